@@ -1,0 +1,212 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/axtasks/ax"
+	"github.com/axtasks/ax/idempotency"
+	"github.com/axtasks/ax/internal/clock"
+	"github.com/axtasks/ax/internal/telemetry"
+	"github.com/axtasks/ax/internal/text"
+	"github.com/axtasks/ax/internal/uid"
+)
+
+// slot runs one task after the other until the worker stops.
+func (w *Worker) slot() {
+	var ended *job
+	var took time.Duration
+	for {
+		j := w.sched.next(ended, took)
+		if j == nil {
+			return
+		}
+		began := time.Now()
+		w.process(j)
+		ended, took = j, time.Since(began)
+	}
+}
+
+// process takes one task through the pipeline. Work on its partition was
+// started, and every path from here ends it exactly once.
+func (w *Worker) process(j *job) {
+	t, now := j.task, clock.Now()
+	// The one place on which "never early" rests.
+	if now.Before(t.Due) {
+		w.wait(j, t.Due)
+		return
+	}
+	switch {
+	case j.finishing != nil:
+		w.complete(j)
+	case !t.Expires.IsZero() && !now.Before(t.Expires):
+		w.log.Info("task expired", "task", t.ID, "kind", t.Kind, "expired", t.Expires)
+		w.finish(j, "expired", -1)
+	case t.Attempt > w.limit(t):
+		w.dead(j, ax.ReasonFailed, fmt.Errorf("attempt %d is above the limit of %d", t.Attempt, w.limit(t)), t.Attempt-1, -1)
+	case j.kind.handler == nil:
+		if w.loud.now("kind " + t.Kind) {
+			w.log.Error("no handler for a kind: its tasks wait", "kind", t.Kind, "lane", t.Lane, "task", t.ID)
+		}
+		w.deferral(j, "unknown", growing(unknownWait, t.Deferrals, time.Minute))
+	case j.kind.breaker != nil && j.kind.breaker.open():
+		w.deferral(j, "breaker_open", spread(j.kind.breaker.openFor))
+	default:
+		w.claim(j)
+	}
+}
+
+const unknownWait = 5 * time.Second
+
+func (w *Worker) limit(t *ax.Task) int {
+	if t.MaxAttempts > 0 {
+		return t.MaxAttempts
+	}
+	return w.kind(t.Kind).conf.Attempts
+}
+
+// claim asks the store, where there is one, and runs the task if it may.
+func (w *Worker) claim(j *job) {
+	if w.leases == nil {
+		w.attempt(j, nil)
+		return
+	}
+	t := j.task
+	ctx, cancel := context.WithTimeout(j.part.Context(), storeTimeout)
+	got, err := w.cfg.store.Claim(ctx, t.ID, w.cfg.lease)
+	cancel()
+	switch {
+	case err != nil:
+		if w.loud.now("store") {
+			w.log.Error("the store does not answer: nothing is started", "task", t.ID, "kind", t.Kind, "error", err)
+		}
+		w.wait(j, clock.Now().Add(storeWait))
+	case got.State == idempotency.Done:
+		w.finish(j, "duplicate", -1)
+	case got.State == idempotency.Held:
+		w.deferral(j, "held", max(got.Until.Sub(clock.Now()), heldWait))
+	default:
+		t.Token = got.Token
+		w.attempt(j, &claim{key: t.ID, token: got.Token})
+	}
+}
+
+const (
+	storeWait = time.Second // before a store that failed is asked again
+	heldWait  = time.Second // the least wait for a lease that another run holds
+)
+
+// attempt runs the handler and settles what it returns. c is nil without a
+// store.
+func (w *Worker) attempt(j *job, c *claim) {
+	var report func(error)
+	if b := j.kind.breaker; b != nil {
+		done, err := b.cb.Allow()
+		if err != nil {
+			w.releaseClaim(c)
+			w.deferral(j, "breaker_open", spread(b.openFor))
+			return
+		}
+		report = done
+	}
+	t := j.task
+	began := clock.Now()
+	t.Run = uid.New(began)
+	timeout := t.Timeout
+	if timeout == 0 {
+		timeout = j.kind.conf.Timeout
+	}
+	ctx, end := j.part.Context(), context.CancelCauseFunc(nil)
+	if c != nil {
+		ctx, end = context.WithCancelCause(ctx)
+		c.cancel = end
+		w.leases.keep(c)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ax.ErrTimeout)
+	w.started(j, began)
+	spanned, span := w.tel.Process(ctx, t, j.lane.group)
+	err := call(j.kind.handler, ax.NewContext(spanned, t), t)
+	took := time.Since(began)
+	cause := context.Cause(ctx)
+	cancel()
+	if c != nil {
+		w.leases.forget(c)
+		end(nil)
+	}
+	if err != nil && cause != nil {
+		// What ended the run is told from the context, since a handler may
+		// return anything once its own calls fail.
+		err = &interrupted{cause: cause, err: err}
+	}
+	if report != nil {
+		report(err)
+	}
+	telemetry.End(span, classOf(err))
+	w.settle(j, c, err, took)
+}
+
+func (w *Worker) started(j *job, now time.Time) {
+	late := time.Duration(-1)
+	if !j.task.Due.IsZero() {
+		late = now.Sub(j.task.Due)
+	}
+	w.tel.Started(context.Background(), j.lane.conf.Name, j.kind.name, now.Sub(j.ready), late)
+}
+
+// call runs the handler and turns a panic into an error.
+func call(h Handler, ctx context.Context, t *ax.Task) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &panicError{value: v, stack: text.Clip(string(debug.Stack()), 4096)}
+		}
+	}()
+	return h.HandleTask(ctx, t)
+}
+
+// panicError is a panic of a handler.
+type panicError struct {
+	value any
+	stack string
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
+// interrupted is an error of a handler whose context had ended.
+type interrupted struct{ cause, err error }
+
+func (e *interrupted) Error() string   { return fmt.Sprintf("%v: %v", e.cause, e.err) }
+func (e *interrupted) Unwrap() []error { return []error{e.cause, e.err} }
+
+// classOf returns a low-cardinality name for what a handler returned.
+func classOf(err error) string {
+	var (
+		permanent *ax.PermanentError
+		snooze    *ax.SnoozeError
+		cancel    *ax.CancelError
+		panicked  *panicError
+	)
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, ax.ErrPartitionLost):
+		return "partition_lost"
+	case errors.Is(err, ax.ErrLeaseLost):
+		return "lease_lost"
+	case errors.Is(err, ax.ErrShutdown):
+		return "shutdown"
+	case errors.As(err, &snooze):
+		return "snoozed"
+	case errors.As(err, &cancel):
+		return "cancelled"
+	case errors.As(err, &permanent):
+		return "permanent"
+	case errors.As(err, &panicked):
+		return "panic"
+	case errors.Is(err, ax.ErrTimeout):
+		return "timeout"
+	}
+	return "failed"
+}

@@ -1,0 +1,217 @@
+package delay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/axtasks/ax"
+	"github.com/axtasks/ax/internal/group"
+	"github.com/axtasks/ax/internal/kafka"
+	"github.com/axtasks/ax/internal/publish"
+	"github.com/axtasks/ax/internal/telemetry"
+	"github.com/axtasks/ax/router"
+)
+
+// Option configures a mover.
+type Option func(*config)
+
+type config struct {
+	kafka       []kgo.Opt
+	log         *slog.Logger
+	tel         telemetry.Config
+	commitEvery time.Duration
+	grace       time.Duration
+	trim        bool
+}
+
+// WithKafka adds options to the mover's Kafka clients, after ax's own.
+func WithKafka(opts ...kgo.Opt) Option { return func(c *config) { c.kafka = append(c.kafka, opts...) } }
+
+// WithLogger sends the mover's log there. Without it, or with nil, nothing is
+// logged.
+func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
+
+// WithTracerProvider replaces the global provider.
+func WithTracerProvider(p trace.TracerProvider) Option { return func(c *config) { c.tel.Tracer = p } }
+
+// WithMeterProvider replaces the global provider.
+func WithMeterProvider(p metric.MeterProvider) Option { return func(c *config) { c.tel.Meter = p } }
+
+// WithPropagator replaces the global propagator, or W3C trace context where
+// none is set.
+func WithPropagator(p propagation.TextMapPropagator) Option {
+	return func(c *config) { c.tel.Propagator = p }
+}
+
+// WithCommitEvery sets how long a record that was moved waits for its commit,
+// which bounds the copies that a killed mover makes. The default is 200 ms.
+func WithCommitEvery(d time.Duration) Option { return func(c *config) { c.commitEvery = d } }
+
+// WithGrace sets how long a stopping mover waits for the answers to what it
+// has published. The default is 10 s.
+func WithGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
+
+// WithTrim lets the mover delete what all groups of the domain are done with
+// from lanes and tiers, at the domain's Trim interval. It needs the DELETE
+// permission on the topics; where that is missing, nothing is deleted and an
+// error is logged.
+func WithTrim() Option { return func(c *config) { c.trim = true } }
+
+// Mover republishes what is due. Make it with [New].
+type Mover struct {
+	cfg    config
+	domain ax.Domain
+	router *router.Router
+	tel    *telemetry.Telemetry
+	ran    atomic.Bool
+}
+
+// New returns a mover for the domain. It talks to nobody.
+func New(d ax.Domain, opts ...Option) (*Mover, error) {
+	cfg := config{commitEvery: 200 * time.Millisecond, grace: 10 * time.Second}
+	for _, o := range opts {
+		o(&cfg)
+	}
+	if cfg.log == nil {
+		cfg.log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.commitEvery <= 0 || cfg.grace <= 0 {
+		return nil, fmt.Errorf("ax: mover: commit interval %s, grace %s: want more than 0", cfg.commitEvery, cfg.grace)
+	}
+	r, err := router.New(d)
+	if err != nil {
+		return nil, fmt.Errorf("ax: mover: %w", err)
+	}
+	tel, err := telemetry.New(cfg.tel)
+	if err != nil {
+		return nil, err
+	}
+	m := &Mover{cfg: cfg, domain: r.Domain(), router: r, tel: tel}
+	if _, _, err := kafka.Options(m.domain, "mover", nil); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Run moves tasks until ctx ends, then waits within the grace for what it has
+// published, commits, leaves its groups and returns nil. It returns an error
+// at once when no broker answers, the credentials are refused, or a topic is
+// missing; and at the end when the stop did not succeed within its bounds. It
+// may be called once.
+func (m *Mover) Run(ctx context.Context) error {
+	if m.ran.Swap(true) {
+		return fmt.Errorf("ax: mover of domain %s: run: %w", m.domain.Name, ax.ErrClosed)
+	}
+	far := map[string]router.Tier{}
+	var topics []string
+	for _, t := range m.router.Tiers() {
+		far[t.Topic] = t
+		topics = append(topics, t.Topic)
+	}
+	readers := []*reader{
+		{m: m, name: "far mover", group: m.router.FarGroup(), topics: topics, tiers: far},
+		{m: m, name: "near mover", group: m.router.NearGroup(), topics: []string{m.router.Near()}},
+	}
+	for i, r := range readers {
+		if err := r.open(ctx); err != nil {
+			for _, opened := range readers[:i] {
+				err = errors.Join(err, opened.member.Close(ctx))
+			}
+			return fmt.Errorf("ax: mover of domain %s: %w", m.domain.Name, err)
+		}
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, len(readers))
+	for i, r := range readers {
+		wg.Go(func() { errs[i] = r.run(ctx) })
+	}
+	if m.cfg.trim {
+		wg.Go(func() { m.trimLoop(ctx, readers[0].member.Kafka()) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// open makes the reader's client and checks that it can work. On an error
+// nothing is left open.
+func (r *reader) open(ctx context.Context) error {
+	m := r.m
+	opts, watch, err := kafka.Options(m.domain, "mover", m.cfg.log)
+	if err != nil {
+		return err
+	}
+	opts = append(opts, kafka.Producing(m.domain)...)
+	opts = append(opts, m.router.Options()...)
+	opts = append(opts, kgo.MaxBufferedRecords(2*maxOpen), kgo.FetchMaxBytes(8<<20), kgo.FetchMaxPartitionBytes(1<<20))
+	opts = append(opts, m.cfg.kafka...)
+	// A client of its own asks before the member joins: a group that can't
+	// work must not take partitions from one that can.
+	if r.ids, err = ask(ctx, opts, watch, append([]string{m.router.Dead()}, r.topics...)); err != nil {
+		return err
+	}
+	r.parts = map[*group.Partition]*source{}
+	r.wake = make(chan struct{}, 1)
+	r.member, err = group.New(group.Config{
+		Name: r.name, Group: r.group, Topics: r.topics, Opts: opts, Watch: watch, Log: m.cfg.log,
+		CommitEvery: m.cfg.commitEvery, RevokeWait: m.cfg.grace, MaxSpan: max(100_000, 4*m.domain.Delay.Buffer),
+		Dropped: r.dropped,
+	})
+	if err != nil {
+		return err
+	}
+	r.pub = publish.New(r.member.Kafka(), watch, m.cfg.log)
+	return nil
+}
+
+func ask(ctx context.Context, opts []kgo.Opt, watch *kafka.Watch, topics []string) (map[string][16]byte, error) {
+	cl, err := kgo.NewClient(opts...)
+	if err != nil {
+		return nil, err
+	}
+	defer cl.Close()
+	if err := kafka.Ping(ctx, cl, watch, 10*time.Second); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return kafka.TopicIDs(ctx, cl, watch, topics...)
+}
+
+// run works until ctx ends, and stops in order: no more reads, no more moves,
+// answers to what was published, commit, leave.
+func (r *reader) run(ctx context.Context) error {
+	background, stop := context.WithCancel(context.Background())
+	defer stop()
+	var work, serve sync.WaitGroup
+	work.Go(func() {
+		for r.member.Poll(ctx, r.take) == nil {
+		}
+	})
+	work.Go(func() { r.moveLoop(ctx) })
+	serve.Go(func() { r.pub.Run(background) })
+	serve.Go(func() { r.member.CommitLoop(background) })
+	work.Wait()
+
+	ending, cancel := context.WithTimeout(background, r.m.cfg.grace)
+	defer cancel()
+	var errs []error
+	if err := r.pub.Flush(ending); err != nil {
+		errs = append(errs, fmt.Errorf("ax: %s of domain %s: %d moves without an answer: %w", r.name, r.m.domain.Name, r.pub.Open(), err))
+	}
+	stop()
+	serve.Wait()
+	closing, done := context.WithTimeout(context.Background(), r.m.cfg.grace)
+	defer done()
+	errs = append(errs, r.member.Close(closing))
+	return errors.Join(errs...)
+}

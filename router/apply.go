@@ -1,0 +1,138 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// Apply makes the changes of the plan but for the refused ones, waits until
+// every partition has a leader, and returns a [*DriftError] if differences are
+// left. It is idempotent: applied twice, by two processes at once, or after
+// stopping half-way, it ends in the same state.
+func (p *Plan) Apply(ctx context.Context, adm *kadm.Client) error {
+	for _, c := range p.Changes {
+		if err := p.apply(ctx, adm, c); err != nil {
+			return fmt.Errorf("ax: apply domain %s: %s: %w", p.r.domain.Name, c, err)
+		}
+	}
+	if err := p.r.waitLeaders(ctx, adm); err != nil {
+		return fmt.Errorf("ax: apply domain %s: %w", p.r.domain.Name, err)
+	}
+	// "Exists already" was taken as success above. Whether what exists has
+	// the right shape shows only now.
+	return p.r.settled(ctx, adm)
+}
+
+// settleTime is how long brokers may take to hear of a change.
+const settleTime = 5 * time.Second
+
+// settled returns what Check says. It asks again for a while about what was
+// just changed, since each question may reach another broker, which has not
+// heard of the change.
+func (r *Router) settled(ctx context.Context, adm *kadm.Client) error {
+	end := time.Now().Add(settleTime)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := r.Check(ctx, adm)
+		stale := errors.Is(err, kerr.UnknownTopicOrPartition)
+		if drift, ok := errors.AsType[*DriftError](err); ok {
+			stale = slices.ContainsFunc(drift.Changes, func(c Change) bool { return c.Action != Refuse })
+		}
+		if !stale || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func (p *Plan) apply(ctx context.Context, adm *kadm.Client, c Change) error {
+	spec := p.specs[c.Topic]
+	switch c.Action {
+	case Create:
+		config := map[string]*string{}
+		for k, v := range spec.config {
+			config[k] = kadm.StringPtr(v)
+		}
+		resp, err := adm.CreateTopic(ctx, int32(spec.partitions), int16(p.r.domain.Replication), config, c.Topic)
+		if errors.Is(err, kerr.TopicAlreadyExists) {
+			return nil
+		}
+		if err != nil && resp.ErrMessage != "" {
+			return fmt.Errorf("%w: %s", err, resp.ErrMessage)
+		}
+		return err
+	case Grow:
+		rs, err := adm.UpdatePartitions(ctx, spec.partitions, c.Topic)
+		if err != nil {
+			return err
+		}
+		if err = rs.Error(); errors.Is(err, kerr.InvalidPartitions) {
+			return nil // somebody else grew it; Check tells whether it is right
+		}
+		return err
+	case Set:
+		rs, err := adm.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: c.What, Value: kadm.StringPtr(c.To)}}, c.Topic)
+		if err != nil {
+			return err
+		}
+		for _, r := range rs {
+			if r.Err != nil {
+				return fmt.Errorf("%w: %s", r.Err, r.ErrMessage)
+			}
+		}
+	}
+	return nil
+}
+
+// waitLeaders returns when each partition of the domain's topics has a leader:
+// a topic just created is unknown for a moment, and a producer that comes too
+// soon would fail.
+func (r *Router) waitLeaders(ctx context.Context, adm *kadm.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		missing, err := r.leaderless(ctx, adm)
+		if err == nil && missing == "" {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for a leader of %s: %w", missing, errors.Join(context.Cause(ctx), err))
+		}
+	}
+}
+
+// leaderless returns a topic, or partition of one, that has no leader yet.
+func (r *Router) leaderless(ctx context.Context, adm *kadm.Client) (string, error) {
+	topics := r.Topics()
+	details, err := adm.ListTopics(ctx, topics...)
+	if err != nil {
+		return topics[0], err
+	}
+	for _, topic := range topics {
+		d, ok := details[topic]
+		if !ok || d.Err != nil || len(d.Partitions) == 0 {
+			return topic, d.Err
+		}
+		for _, part := range d.Partitions {
+			if part.Leader < 0 {
+				return fmt.Sprintf("%s/%d", topic, part.Partition), part.Err
+			}
+		}
+	}
+	return "", nil
+}

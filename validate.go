@@ -1,0 +1,211 @@
+package ax
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/axtasks/ax/internal/text"
+)
+
+// The longest names that keep every topic name within Kafka's 249 bytes.
+const (
+	maxDomainBytes = 60
+	maxPrefixBytes = 60
+	maxTiers       = 32
+	maxLanes       = 64
+	maxPartitions  = 10_000
+	maxAge         = 10 * 365 * 24 * time.Hour
+)
+
+// Validate returns nil, or all faults of the domain joined, each a
+// [*FieldError] with its path and value. Zero fields are taken as their
+// defaults. It talks to nobody: what only a cluster can tell, such as too few
+// brokers, is for router.Plan.
+func (d Domain) Validate() error {
+	d = d.WithDefaults()
+	var v validator
+	v.name("domain", d.Name, maxDomainBytes)
+	if d.Prefix != "" && (len(d.Prefix) > maxPrefixBytes || strings.Trim(d.Prefix, nameChars) != "") {
+		v.fault("prefix", quote(d.Prefix), fmt.Sprintf("want at most %d lower case letters, digits, - and .", maxPrefixBytes))
+	}
+	v.kafka(d.Kafka)
+	if d.Durability != Safe && d.Durability != Fast {
+		v.fault("durability", quote(string(d.Durability)), `want "safe" or "fast"`)
+	}
+	v.within("replication", d.Replication, 1, 100)
+	if d.Durability == Safe && d.Replication < 2 {
+		v.fault("replication", fmt.Sprint(d.Replication), `durability "safe" wants at least 2; say durability: fast if tasks may be lost with a broker`)
+	}
+	v.lanes(d)
+	v.kinds(d)
+	v.delay(d.Delay)
+	v.within("max_payload", d.MaxPayload, 1, 512<<20)
+	v.retention(d)
+	v.between("trim", d.Trim, time.Second, 24*time.Hour)
+	return errors.Join(v.faults...)
+}
+
+type validator struct{ faults []error }
+
+func (v *validator) fault(path, value, reason string) {
+	v.faults = append(v.faults, &FieldError{Path: path, Value: value, Reason: reason})
+}
+
+func quote(s string) string { return fmt.Sprintf("%q", s) }
+
+const nameChars = "abcdefghijklmnopqrstuvwxyz0123456789-."
+
+func (v *validator) name(path, s string, n int) {
+	switch {
+	case s == "":
+		v.fault(path, "", "is required")
+	case len(s) > n:
+		v.fault(path, quote(s), fmt.Sprintf("is longer than %d bytes", n))
+	case strings.Trim(s, nameChars) != "" || strings.Trim(s, "-.") != s:
+		v.fault(path, quote(s), "want lower case letters, digits, - and ., beginning and ending with a letter or digit")
+	}
+}
+
+func (v *validator) within(path string, n, lo, hi int) {
+	if n < lo || n > hi {
+		v.fault(path, fmt.Sprint(n), fmt.Sprintf("want %d to %d", lo, hi))
+	}
+}
+
+func (v *validator) between(path string, d, lo, hi time.Duration) {
+	if d < lo || d > hi {
+		v.fault(path, d.String(), fmt.Sprintf("want %s to %s", lo, hi))
+	}
+}
+
+func (v *validator) kafka(k Kafka) {
+	for i, b := range k.Brokers {
+		if b == "" || strings.ContainsAny(b, " ,/\t\n") {
+			v.fault(fmt.Sprintf("kafka.brokers[%d]", i), quote(b), "want host:port")
+		}
+	}
+	if (k.TLS.CertFile == "") != (k.TLS.KeyFile == "") {
+		v.fault("kafka.tls.cert_file", quote(k.TLS.CertFile), "cert_file and key_file go together")
+	}
+	s := k.SASL
+	switch s.Mechanism {
+	case "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512":
+		if s.User == "" {
+			v.fault("kafka.sasl.user", "", "is required with a mechanism")
+		}
+		if (s.Password == "") == (s.PasswordFile == "") {
+			v.fault("kafka.sasl.password", "", "want either password or password_file")
+		}
+	case "":
+		if s != (SASL{}) {
+			v.fault("kafka.sasl.mechanism", "", "is required: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
+		}
+	default:
+		v.fault("kafka.sasl.mechanism", quote(s.Mechanism), "want PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
+	}
+}
+
+func (v *validator) lanes(d Domain) {
+	v.within("lanes (their number)", len(d.Lanes), 1, maxLanes)
+	seen := map[string]bool{}
+	for i, l := range d.Lanes {
+		path := fmt.Sprintf("lanes[%d]", i)
+		v.name(path+".name", l.Name, MaxLaneBytes)
+		if seen[l.Name] {
+			v.fault(path+".name", quote(l.Name), "is used twice")
+		}
+		seen[l.Name] = true
+		v.within(path+".weight", l.Weight, 1, 1000)
+		v.between(path+".max_wait", l.MaxWait, time.Millisecond, 24*time.Hour)
+		v.within(path+".reserve", l.Reserve, 0, 100_000)
+		v.within(path+".partitions", l.Partitions, 1, maxPartitions)
+		if l.Order != "" && l.Order != OrderKey {
+			v.fault(path+".order", quote(string(l.Order)), `want "key" or nothing`)
+		}
+		if l.Limit != 0 && l.Limit < l.Partitions {
+			v.fault(path+".limit", fmt.Sprint(l.Limit), fmt.Sprintf("want 0 or at least one for each of the %d partitions", l.Partitions))
+		}
+	}
+	if !seen[d.DefaultLane] {
+		v.fault("default_lane", quote(d.DefaultLane), "is no lane of the domain")
+	}
+}
+
+func (v *validator) kinds(d Domain) {
+	for _, name := range slices.Sorted(maps.Keys(d.Kinds)) {
+		k := d.Kinds[name]
+		path := "kinds." + name
+		if f := faultKind(name); f != "" {
+			short := quote(text.Clip(name, 80))
+			path = "kinds." + short // may hold a line break
+			v.fault(path, short, f)
+		}
+		if _, ok := d.Lane(k.Lane); !ok {
+			v.fault(path+".lane", quote(k.Lane), "is no lane of the domain")
+		}
+		v.between(path+".timeout", k.Timeout, time.Millisecond, MaxTimeout)
+		v.within(path+".attempts", k.Attempts, 1, maxCount)
+		v.within(path+".concurrency", k.Concurrency, 0, 100_000)
+		v.between(path+".expires", k.Expires, 0, maxAge)
+		v.between(path+".backoff.base", k.Backoff.Base, time.Millisecond, d.Delay.Horizon)
+		v.between(path+".backoff.max", k.Backoff.Max, k.Backoff.Base, max(d.Delay.Horizon, k.Backoff.Base))
+		if f := k.Backoff.Factor; !(f >= 1 && f <= 100) { // also not a number
+			v.fault(path+".backoff.factor", fmt.Sprint(f), "want 1 to 100")
+		}
+		for i, w := range k.Backoff.Delays {
+			v.between(fmt.Sprintf("%s.backoff.delays[%d]", path, i), w, 0, d.Delay.Horizon)
+		}
+	}
+}
+
+func (v *validator) delay(d Delay) {
+	v.between("delay.window", d.Window, 20*time.Millisecond, time.Minute)
+	if d.Lead > d.Window/2 {
+		v.fault("delay.lead", d.Lead.String(), fmt.Sprintf("want at most half of the window of %s", d.Window))
+	}
+	v.within("delay.tiers (their number)", len(d.Tiers), 1, maxTiers)
+	for i, t := range d.Tiers {
+		path := fmt.Sprintf("delay.tiers[%d]", i)
+		v.between(path, t, 2*d.Window, maxAge)
+		if t%time.Millisecond != 0 {
+			v.fault(path, t.String(), "want whole milliseconds")
+		}
+		if i > 0 && t <= d.Tiers[i-1] {
+			v.fault(path, t.String(), fmt.Sprintf("want tiers in rising order, this is not above %s", d.Tiers[i-1]))
+		}
+	}
+	v.within("delay.partitions", d.Partitions, 1, maxPartitions)
+	v.within("delay.near_partitions", d.NearPartitions, 1, maxPartitions)
+	v.within("delay.rate", d.Rate, 1, 10_000_000)
+	v.within("delay.buffer", d.Buffer, 1, 10_000_000)
+	v.between("delay.horizon", d.Horizon, time.Second, maxAge)
+	if len(d.Tiers) > 0 {
+		need := float64(d.Rate) * d.Tiers[0].Seconds()
+		if have := d.Buffer * d.NearPartitions; need > float64(have) {
+			v.fault("delay.rate", fmt.Sprint(d.Rate), fmt.Sprintf(
+				"a near tier of %s at this rate holds %.0f records, more than buffer × near_partitions = %d", d.Tiers[0], need, have))
+		}
+	}
+}
+
+func (v *validator) retention(d Domain) {
+	r := d.Retention
+	v.between("retention.outage", r.Outage, time.Minute, maxAge)
+	if r.Tasks == 0 {
+		return
+	}
+	longest := time.Duration(0)
+	if n := len(d.Delay.Tiers); n > 0 {
+		longest = slices.MaxFunc(d.Delay.Tiers, cmp.Compare[time.Duration])
+	}
+	if least := longest + r.Outage; r.Tasks <= least {
+		v.fault("retention.tasks", r.Tasks.String(), fmt.Sprintf(
+			"would forget waiting tasks: want 0 (never) or more than the longest tier %s plus outage %s = %s", longest, r.Outage, least))
+	}
+	v.between("retention.tasks", r.Tasks, time.Second, 2*maxAge)
+}
