@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// node is one Java process, broker and controller in one.
+type node struct {
+	id             int
+	dir            string
+	plainPort      int
+	securePort     int
+	controllerPort int
+	// archive is the file in which this node's JVM leaves a class archive when
+	// it ends by itself; empty: none.
+	archive string
+	proc    *process // nil until started
+}
+
+func (n *node) address() string        { return local(n.plainPort) }
+func (n *node) secureAddress() string  { return local(n.securePort) }
+func (n *node) dataDir() string        { return filepath.Join(n.dir, "data") }
+func (n *node) propertiesFile() string { return filepath.Join(n.dir, "server.properties") }
+func (n *node) logFile() string        { return filepath.Join(n.dir, "out.log") }
+
+func (n *node) start(j *jvm, g *guard) error {
+	out, err := os.OpenFile(n.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("start node %d: %w", n.id, err)
+	}
+	defer out.Close()
+	var opts []string
+	if n.archive != "" {
+		// Dumping warns of each class that cannot be archived.
+		opts = []string{"-XX:ArchiveClassesAtExit=" + n.archive, "-Xlog:cds=off", "-Xlog:cds+dynamic=off"}
+	}
+	cmd := j.command(opts, "kafka.Kafka", n.propertiesFile())
+	cmd.Dir = n.dir // where a JVM that crashes leaves its report
+	cmd.Stdout, cmd.Stderr = out, out
+	if n.proc, err = startProcess(cmd, g); err != nil {
+		return fmt.Errorf("start node %d: %w", n.id, err)
+	}
+	return nil
+}
+
+func (n *node) exited() bool { return n.proc != nil && n.proc.exited() }
+
+// logTail returns the last lines that the node wrote.
+func (n *node) logTail(lines int) string {
+	b, err := os.ReadFile(n.logFile())
+	if err != nil {
+		return fmt.Sprintf("no log: %v", err)
+	}
+	all := strings.Split(strings.TrimSpace(string(b)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
