@@ -61,20 +61,53 @@ func (m *Member) commit(ctx context.Context, ps []*Partition) error {
 		return fmt.Errorf("wait for another commit: %w", context.Cause(ctx))
 	}
 	offsets := map[string]map[int32]kgo.EpochOffset{}
-	asked := map[string]map[int32]*Partition{}
+	texts := map[string]map[int32]string{}
+	open := map[*Partition]bool{}
 	for _, p := range ps {
-		at, ok := p.position()
+		at, metadata, ok := p.position()
 		if !ok {
 			continue
 		}
 		if offsets[p.Topic] == nil {
-			offsets[p.Topic], asked[p.Topic] = map[int32]kgo.EpochOffset{}, map[int32]*Partition{}
+			offsets[p.Topic], texts[p.Topic] = map[int32]kgo.EpochOffset{}, map[int32]string{}
 		}
-		offsets[p.Topic][p.ID], asked[p.Topic][p.ID] = at, p
+		offsets[p.Topic][p.ID], texts[p.Topic][p.ID] = at, metadata
+		open[p] = true
 	}
 	if len(offsets) == 0 {
 		return nil
 	}
+	failed := m.send(ctx, offsets, texts, func(topic string, id int32) {
+		for p := range open {
+			if p.Topic == topic && p.ID == id {
+				delete(open, p)
+			}
+		}
+	})
+	for p := range open {
+		p.failed()
+	}
+	if unknownMember(failed) {
+		m.mu.Lock()
+		m.evicted = true
+		m.mu.Unlock()
+	}
+	return failed
+}
+
+// send commits offsets with their metadata, and calls committed for each
+// partition that the broker took.
+func (m *Member) send(ctx context.Context, offsets map[string]map[int32]kgo.EpochOffset, texts map[string]map[int32]string, committed func(string, int32)) error {
+	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
+		for i := range req.Topics {
+			for j := range req.Topics[i].Partitions {
+				p := &req.Topics[i].Partitions[j]
+				text := texts[req.Topics[i].Topic][p.Partition]
+				p.Metadata = &text
+			}
+		}
+		return nil
+	})
 	var failed error
 	m.kafka.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
 		if err != nil {
@@ -83,20 +116,14 @@ func (m *Member) commit(ctx context.Context, ps []*Partition) error {
 		}
 		for _, topic := range resp.Topics {
 			for _, part := range topic.Partitions {
-				p := asked[topic.Topic][part.Partition]
 				if err := kerr.ErrorForCode(part.ErrorCode); err != nil {
 					failed = errors.Join(failed, fmt.Errorf("%s/%d: %w", topic.Topic, part.Partition, err))
-				} else if p != nil {
-					p.acknowledged(offsets[topic.Topic][part.Partition].Offset)
+					continue
 				}
+				committed(topic.Topic, part.Partition)
 			}
 		}
 	})
-	if unknownMember(failed) {
-		m.mu.Lock()
-		m.evicted = true
-		m.mu.Unlock()
-	}
 	return failed
 }
 

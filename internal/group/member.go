@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/axtasks/ax/internal/kafka"
 )
@@ -20,6 +21,7 @@ type Config struct {
 	Name   string // of the role, for logs and errors
 	Group  string
 	Topics []string
+	IDs    map[string][16]byte // of the topics
 	// Opts are the options of the client beside those of the group.
 	Opts  []kgo.Opt
 	Watch *kafka.Watch
@@ -75,6 +77,7 @@ func New(cfg Config) (*Member, error) {
 		kgo.OnPartitionsAssigned(m.assigned),
 		kgo.OnPartitionsRevoked(m.revoked),
 		kgo.OnPartitionsLost(m.lost),
+		kgo.OnOffsetsFetched(m.fetched),
 	)
 	var err error
 	if m.kafka, err = kgo.NewClient(append(opts, cfg.Opts...)...); err != nil {
@@ -123,7 +126,7 @@ func (m *Member) assigned(_ context.Context, cl *kgo.Client, topics map[string][
 		}
 		for _, n := range ids {
 			ctx, cancel := context.WithCancelCause(m.cfg.Base)
-			p := &Partition{Topic: topic, ID: n, member: m, id: id, ctx: ctx, cancel: cancel, committed: -1}
+			p := &Partition{Topic: topic, ID: n, member: m, id: id, ctx: ctx, cancel: cancel, topicID: m.cfg.IDs[topic]}
 			m.parts[topic][n] = p
 			fresh = append(fresh, p)
 		}
@@ -137,6 +140,30 @@ func (m *Member) assigned(_ context.Context, cl *kgo.Client, topics map[string][
 	if m.cfg.Assigned != nil {
 		m.cfg.Assigned(fresh)
 	}
+}
+
+// fetched reads what earlier owners had finished above their commits. It is
+// called after assigned, before the first fetch.
+func (m *Member) fetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
+	for _, g := range resp.Groups {
+		if g.Group != m.cfg.Group {
+			continue
+		}
+		for _, topic := range g.Topics {
+			for _, part := range topic.Partitions {
+				name := topic.Topic
+				p := m.partition(name, part.Partition)
+				if p == nil || part.Metadata == nil || part.Offset < 0 {
+					continue
+				}
+				if err := p.fetched(part.Offset, *part.Metadata); err != nil {
+					m.cfg.Log.Warn("commit metadata is ignored: finished tasks above the commit will run again", "role", m.cfg.Name,
+						"group", m.cfg.Group, "topic", name, "partition", part.Partition, "error", err)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // revoked gives partitions up that this member still owns.
@@ -265,10 +292,7 @@ func (m *Member) Poll(ctx context.Context, take func(Batch)) error {
 		if p == nil {
 			return
 		}
-		tickets, backwards := p.add(f.Records)
-		if tickets == nil {
-			return
-		}
+		todo, tickets, backwards := p.add(f.Records)
 		if backwards {
 			m.cfg.Log.Error("offsets went back: the log was cut", "role", m.cfg.Name, "topic", f.Topic,
 				"partition", f.Partition, "offset", f.Records[0].Offset)
@@ -277,7 +301,11 @@ func (m *Member) Poll(ctx context.Context, take func(Batch)) error {
 			m.cfg.Log.Warn("a partition waits for its lowest unfinished record", "role", m.cfg.Name, "topic", p.Topic, "partition", p.ID)
 			p.Pause(PauseWindow)
 		}
-		take(Batch{Partition: p, Records: f.Records, Tickets: tickets})
+		if len(todo) > 0 {
+			take(Batch{Partition: p, Records: todo, Tickets: tickets})
+		} else {
+			m.wake() // all was finished already, which is news to commit
+		}
 	})
 	return m.pollErrors(ctx, fs)
 }

@@ -22,15 +22,18 @@ type Partition struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	mu        sync.Mutex
-	window    offset.Window
-	epoch     uint32 // counts windows
-	active    int    // started and neither done nor aborted
-	idle      chan struct{}
-	stopping  bool // nothing more may start
-	fenced    bool // no longer owned
-	committed int64
-	pauses    Pause
+	topicID [16]byte
+
+	mu       sync.Mutex
+	window   offset.Window
+	finished offset.Finished // by an earlier owner, above its commit
+	epoch    uint32          // counts windows
+	dirty    bool            // something was finished since the last commit
+	active   int             // started and neither done nor aborted
+	idle     chan struct{}
+	stopping bool // nothing more may start
+	fenced   bool // no longer owned
+	pauses   Pause
 }
 
 // Ticket stands for one record that was read.
@@ -59,29 +62,53 @@ func (p *Partition) Owned() bool {
 	return !p.fenced
 }
 
-// add takes in records. It returns nil once the partition is fenced, and
-// whether offsets went back.
-func (p *Partition) add(rs []*kgo.Record) (ts []Ticket, backwards bool) {
+// add takes in records. It returns those that have to be worked, which are
+// none once the partition is fenced, with their tickets, and whether offsets
+// went back. What an earlier owner had finished is left out.
+func (p *Partition) add(rs []*kgo.Record) (todo []*kgo.Record, ts []Ticket, backwards bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.fenced {
-		return nil, false
+		return nil, nil, false
 	}
-	ts = make([]Ticket, len(rs))
-	for i, r := range rs {
+	skip := !p.finished.Beyond(rs[0].Offset)
+	if !skip {
+		todo = rs
+	}
+	ts = make([]Ticket, 0, len(rs))
+	for _, r := range rs {
 		t, ok := p.window.Add(r.Offset, r.LeaderEpoch)
 		if !ok {
 			// The log was cut: these are other records under offsets that were
 			// seen before. What was known of the offsets is worth nothing.
-			p.window = offset.Window{}
+			p.window, p.finished = offset.Window{}, offset.Finished{}
 			p.epoch++
-			p.committed = -1
 			backwards = true
 			t, _ = p.window.Add(r.Offset, r.LeaderEpoch)
 		}
-		ts[i] = Ticket{window: p.epoch, offset: t}
+		if skip && p.finished.Has(r.Offset, r.LeaderEpoch) {
+			p.window.Done(t)
+			p.dirty = true
+			continue
+		}
+		ts = append(ts, Ticket{window: p.epoch, offset: t})
+		if skip {
+			todo = append(todo, r)
+		}
 	}
-	return ts, backwards
+	return todo, ts, backwards
+}
+
+// fetched takes in what the last commit of the partition says.
+func (p *Partition) fetched(at int64, metadata string) error {
+	f, err := offset.ParseMetadata(metadata, p.topicID, at)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.finished = f
+	return nil
 }
 
 // Start reports whether work on one of the partition's records may begin. If
@@ -101,6 +128,7 @@ func (p *Partition) Done(t Ticket) {
 	p.mu.Lock()
 	if !p.fenced && t.window == p.epoch {
 		p.window.Done(t.offset)
+		p.dirty = true
 	}
 	p.end()
 	p.mu.Unlock()
@@ -154,21 +182,23 @@ func (p *Partition) fence() {
 	p.cancel(ax.ErrPartitionLost)
 }
 
-// position returns what may be committed, and false if that is no news.
-func (p *Partition) position() (kgo.EpochOffset, bool) {
+// position returns what is to be committed, and false if that is no news.
+func (p *Partition) position() (at kgo.EpochOffset, metadata string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at, epoch, ok := p.window.Commit()
-	if !ok || p.fenced || at <= p.committed {
-		return kgo.EpochOffset{}, false
+	if p.fenced || !p.dirty {
+		return kgo.EpochOffset{}, "", false
 	}
-	return kgo.EpochOffset{Epoch: epoch, Offset: at}, true
+	p.dirty = false
+	o, epoch, _ := p.window.Commit()
+	return kgo.EpochOffset{Epoch: epoch, Offset: o}, p.window.Metadata(p.topicID, p.finished), true
 }
 
-func (p *Partition) acknowledged(at int64) {
+// failed says that what position returned was not committed.
+func (p *Partition) failed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.committed = max(p.committed, at)
+	p.dirty = true
 }
 
 // Pause adds a reason not to read the partition.

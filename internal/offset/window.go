@@ -84,9 +84,9 @@ func (w *Window) Done(t Ticket) {
 // Commit returns the offset to commit, which is the lowest unfinished one, or
 // one past the highest when all are finished, with the leader epoch of the
 // last offset below it, -1 if unknown. It reports false while nothing was
-// finished.
+// added.
 func (w *Window) Commit() (offset int64, epoch int32, ok bool) {
-	return w.commit, w.epoch, w.any && w.first > 0
+	return w.commit, w.epoch, w.any
 }
 
 // Unfinished returns how many added offsets are not finished.
