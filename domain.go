@@ -120,7 +120,7 @@ type Kind struct {
 type Backoff struct {
 	Base   time.Duration   `yaml:"base"`   // zero: 1 s
 	Factor float64         `yaml:"factor"` // zero: 2
-	Max    time.Duration   `yaml:"max"`    // zero: 10 min
+	Max    time.Duration   `yaml:"max"`    // zero: 10 min, or Base where that is more
 	Delays []time.Duration `yaml:"delays"` // the last one repeats
 }
 
@@ -137,8 +137,8 @@ type Delay struct {
 	// to the near tier. Zero: 1 s. At most half of the shortest tier.
 	Window time.Duration `yaml:"window"`
 	// Lead is how long before it is due a task leaves the near tier for its
-	// lane; the worker holds it until the instant. Zero: 50 ms; negative:
-	// none. At most half of Window.
+	// lane; the worker holds it until the instant. Zero: 50 ms, or half of
+	// Window where that is less; negative: none. At most half of Window.
 	Lead time.Duration `yaml:"lead"`
 	// NearPartitions of the near tier. Zero: 6.
 	NearPartitions int `yaml:"near_partitions"`
@@ -216,7 +216,7 @@ func (d Domain) WithDefaults() Domain {
 	}
 	set(&d.Delay.Partitions, 3)
 	set(&d.Delay.Window, time.Second)
-	set(&d.Delay.Lead, 50*time.Millisecond)
+	set(&d.Delay.Lead, min(50*time.Millisecond, d.Delay.Window/2))
 	set(&d.Delay.NearPartitions, 6)
 	set(&d.Delay.Rate, 5000)
 	set(&d.Delay.Buffer, 20_000)
@@ -234,7 +234,7 @@ func (k Kind) withDefaults(lane string) Kind {
 	set(&k.Attempts, DefaultAttempts)
 	set(&k.Backoff.Base, time.Second)
 	set(&k.Backoff.Factor, 2)
-	set(&k.Backoff.Max, 10*time.Minute)
+	set(&k.Backoff.Max, max(10*time.Minute, k.Backoff.Base))
 	k.Backoff.Delays = slices.Clone(k.Backoff.Delays)
 	return k
 }

@@ -43,8 +43,10 @@ type SASL struct {
 	PasswordFile string `yaml:"password_file" env:"PASSWORD_FILE"`
 }
 
-// Secret is a text that prints as stars, whatever prints it. Convert it to a
-// string to use it.
+// Secret is a text that prints as stars in package fmt, in logs, and in what
+// encoders write. Convert it to a string to use it. Package fmt can't call
+// methods of what an unexported field holds: don't print a struct of your own
+// that keeps a Domain in one.
 type Secret string
 
 const stars = "*****"

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -85,7 +87,7 @@ func (v *validator) between(path string, d, lo, hi time.Duration) {
 
 func (v *validator) kafka(k Kafka) {
 	for i, b := range k.Brokers {
-		if b == "" || strings.ContainsAny(b, " ,/\t\n") {
+		if !isBroker(b) {
 			v.fault(fmt.Sprintf("kafka.brokers[%d]", i), quote(b), "want host:port")
 		}
 	}
@@ -108,6 +110,19 @@ func (v *validator) kafka(k Kafka) {
 	default:
 		v.fault("kafka.sasl.mechanism", quote(s.Mechanism), "want PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
 	}
+}
+
+// isBroker reports whether s is host:port, or a host alone, which stands for
+// port 9092.
+func isBroker(s string) bool {
+	if host, port, err := net.SplitHostPort(s); err == nil {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
+			return false
+		}
+		s = host
+	}
+	return text.Fault(s, 255) == "" && !strings.ContainsAny(s, ",/")
 }
 
 func (v *validator) lanes(d Domain) {

@@ -105,8 +105,8 @@ func (c *Client) ensureReached(ctx context.Context) error {
 	case c.reach <- struct{}{}:
 		defer func() { <-c.reach }()
 	case <-ctx.Done():
-		// Another submit asks, and knows more.
-		return c.watch.Explain(context.Cause(ctx))
+		// Another submit asks, and has had no answer.
+		return kafka.NoAnswer(c.kafka, c.watch, context.Cause(ctx))
 	}
 	if c.reached.Load() {
 		return nil

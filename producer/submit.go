@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -37,8 +38,9 @@ type Result struct {
 func (c *Client) Submit(ctx context.Context, task ax.Task, opts ...SubmitOption) (ax.Receipt, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
+	prepare(&task, opts)
 	answer := make(chan Result, 1)
-	c.submit(ctx, task, opts, func(r ax.Receipt, err error) { answer <- Result{r, err} })
+	c.submit(ctx, task, func(r ax.Receipt, err error) { answer <- Result{r, err} })
 	r := c.await(ctx, &task, answer, &patience{})
 	return r.Receipt, r.Err
 }
@@ -49,11 +51,13 @@ func (c *Client) Submit(ctx context.Context, task ax.Task, opts ...SubmitOption)
 func (c *Client) SubmitMany(ctx context.Context, tasks []ax.Task) []Result {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
+	tasks = slices.Clone(tasks)
 	answers := make([]chan Result, len(tasks))
-	for i, t := range tasks {
+	for i := range tasks {
+		prepare(&tasks[i], nil)
 		answer := make(chan Result, 1)
 		answers[i] = answer
-		c.submit(ctx, t, nil, func(r ax.Receipt, err error) { answer <- Result{r, err} })
+		c.submit(ctx, tasks[i], func(r ax.Receipt, err error) { answer <- Result{r, err} })
 	}
 	out := make([]Result, len(tasks))
 	var p patience // one for all, or each silent task would add its own
@@ -74,7 +78,8 @@ func (c *Client) SubmitMany(ctx context.Context, tasks []ax.Task) []Result {
 // does before the client is closed.
 func (c *Client) SubmitAsync(ctx context.Context, task ax.Task, done func(ax.Receipt, error), opts ...SubmitOption) {
 	ctx, cancel := c.bound(ctx)
-	c.submit(ctx, task, opts, func(r ax.Receipt, err error) {
+	prepare(&task, opts)
+	c.submit(ctx, task, func(r ax.Receipt, err error) {
 		cancel()
 		done(r, err)
 	})
@@ -107,8 +112,11 @@ func (c *Client) await(ctx context.Context, task *ax.Task, answer <-chan Result,
 	case r := <-answer: // both were ready
 		return r
 	default:
-		err := c.fail(task, fmt.Errorf("%w: %w", ax.ErrUnknownOutcome, context.Cause(ctx)))
-		return Result{Err: err}
+		err := fmt.Errorf("%w: %w", ax.ErrUnknownOutcome, context.Cause(ctx))
+		if last := c.watch.Err(); last != nil {
+			err = fmt.Errorf("%w; last: %w", err, last)
+		}
+		return Result{Err: c.fail(task, err)}
 	}
 }
 
@@ -122,17 +130,22 @@ func (p *patience) left() time.Duration {
 	return time.Until(p.end)
 }
 
+// prepare applies the options, and gives the task an id, so that each error
+// can name it: after an unknown outcome, the caller submits again under it.
+func prepare(task *ax.Task, opts []SubmitOption) {
+	for _, o := range opts {
+		o(task)
+	}
+	if task.ID == "" {
+		task.ID = uid.New(clock.Now())
+	}
+}
+
 // submit checks, routes, encodes and produces the task. done is called exactly
 // once.
-func (c *Client) submit(ctx context.Context, task ax.Task, opts []SubmitOption, done func(ax.Receipt, error)) {
-	for _, o := range opts {
-		o(&task)
-	}
+func (c *Client) submit(ctx context.Context, task ax.Task, done func(ax.Receipt, error)) {
 	now := clock.Now()
 	task.Attempt, task.Deferrals, task.Hop, task.Submitted = 1, 0, "", now
-	if task.ID == "" {
-		task.ID = uid.New(now)
-	}
 	if err := c.domain.Complete(&task, now); err != nil {
 		c.tel.Rejected(ctx, "invalid")
 		done(ax.Receipt{}, err)
@@ -154,6 +167,7 @@ func (c *Client) submit(ctx context.Context, task ax.Task, opts []SubmitOption, 
 	r.Topic = topic
 	p := &pending{c: c, ctx: ctx, span: span, task: &task, began: time.Now(), done: done}
 	if c.cfg.full.block {
+		p.handed = true
 		c.kafka.Produce(ctx, r, p.answer)
 		return
 	}
@@ -161,7 +175,7 @@ func (c *Client) submit(ctx context.Context, task ax.Task, opts []SubmitOption, 
 		p.full()
 		return
 	}
-	p.reserved = true
+	p.reserved, p.handed = true, true
 	c.kafka.TryProduce(ctx, r, p.answer)
 }
 
@@ -192,6 +206,7 @@ type pending struct {
 
 	size     int64
 	reserved bool // of the client's buffer
+	handed   bool // to the Kafka client
 }
 
 func (p *pending) answer(r *kgo.Record, err error) {
@@ -209,9 +224,6 @@ func (p *pending) answer(r *kgo.Record, err error) {
 		// Without idempotence the Kafka client gives a record up that is on
 		// its way to a broker.
 		err = fmt.Errorf("%w: %w", ax.ErrUnknownOutcome, err)
-	}
-	if err != nil {
-		err = fmt.Errorf("topic %s: %w", r.Topic, err)
 	}
 	p.finish(p.receipt(r), err)
 }
@@ -233,12 +245,17 @@ func (p *pending) receipt(r *kgo.Record) ax.Receipt {
 func (p *pending) finish(receipt ax.Receipt, err error) {
 	class := ""
 	if err != nil {
-		receipt = ax.Receipt{}
-		err = p.c.fail(p.task, p.c.watch.Explain(err))
+		err = p.c.watch.Explain(err)
+		if receipt.Topic != "" {
+			err = fmt.Errorf("topic %s: %w", receipt.Topic, err)
+		}
+		err, receipt = p.c.fail(p.task, err), ax.Receipt{}
 		class = classOf(err)
 		p.c.tel.Rejected(p.ctx, class)
 	}
-	p.c.tel.Sent(p.ctx, p.c.router.Lane(p.task.Lane), class, time.Since(p.began))
+	if p.handed {
+		p.c.tel.Sent(p.ctx, p.c.router.Lane(p.task.Lane), class, time.Since(p.began))
+	}
 	telemetry.End(p.span, class)
 	p.done(receipt, err)
 }

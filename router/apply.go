@@ -29,8 +29,9 @@ func (p *Plan) Apply(ctx context.Context, adm *kadm.Client) error {
 	return p.r.settled(ctx, adm)
 }
 
-// settleTime is how long brokers may take to hear of a change.
-const settleTime = 5 * time.Second
+// settleTime is how long brokers may take to hear of a change, and a client
+// with default options to ask them again instead of its own memory.
+const settleTime = 10 * time.Second
 
 // settled returns what Check says. It asks again for a while about what was
 // just changed, since each question may reach another broker, which has not

@@ -65,7 +65,7 @@ func TestTierNamesAreShortDurations(t *testing.T) {
 		100 * time.Hour:                       "100h",
 		time.Hour + time.Minute + time.Second: "1h1m1s",
 	} {
-		r := newRouter(t, ax.Domain{Name: "d", Delay: ax.Delay{Tiers: []time.Duration{d}, Window: 100 * time.Millisecond, Rate: 1}})
+		r := newRouter(t, ax.Domain{Name: "d", Delay: ax.Delay{Tiers: []time.Duration{d}, Window: 100 * time.Millisecond, Rate: 1, Buffer: 1 << 20}})
 		require.Equal(t, "d.delay."+want, r.Tiers()[0].Topic)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -18,7 +19,10 @@ import (
 
 // Watch remembers the last failure to connect to a broker. The zero value is
 // ready; it is safe for concurrent use.
-type Watch struct{ last atomic.Pointer[failure] }
+type Watch struct {
+	last atomic.Pointer[failure]
+	sasl bool
+}
 
 type failure struct{ err error }
 
@@ -27,6 +31,9 @@ func (w *Watch) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ net.
 	if err == nil {
 		w.last.Store(nil)
 		return
+	}
+	if w.sasl && errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w (the broker hung up on the SASL login: wrong user or password?)", err)
 	}
 	w.last.Store(&failure{fmt.Errorf("%s: %w", net.JoinHostPort(meta.Host, fmt.Sprint(meta.Port)), err)})
 }
@@ -92,10 +99,23 @@ func refused(err error) bool {
 func Ping(ctx context.Context, cl *kgo.Client, w *Watch, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := cl.Ping(ctx); err != nil {
-		return w.Explain(err)
+	return NoAnswer(cl, w, cl.Ping(ctx))
+}
+
+// NoAnswer explains the error of a question to the first broker. Where nothing
+// closer is known, such as after a hang-up, no broker was reached.
+func NoAnswer(cl *kgo.Client, w *Watch, err error) error {
+	err = w.Explain(err)
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
 	}
-	return nil
+	for _, known := range []error{ax.ErrUnreachable, ax.ErrAuth, ax.ErrClosed} {
+		if errors.Is(err, known) {
+			return err
+		}
+	}
+	seeds, _ := cl.OptValue(kgo.SeedBrokers).([]string)
+	return fmt.Errorf("%w: no answer from %s: %w", ax.ErrUnreachable, strings.Join(seeds, ", "), err)
 }
 
 // TopicIDs returns the ids of topics, or an error matching ax.ErrTopicMissing

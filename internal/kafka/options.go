@@ -23,7 +23,7 @@ import (
 // that is hooked into them. It reads certificate files but talks to nobody.
 // log may be nil.
 func Options(d ax.Domain, role string, log *slog.Logger) ([]kgo.Opt, *Watch, error) {
-	w := &Watch{}
+	w := &Watch{sasl: d.Kafka.SASL.Mechanism != ""}
 	opts := []kgo.Opt{
 		kgo.ClientID("ax-" + role),
 		kgo.SoftwareNameAndVersion("ax", "0"),

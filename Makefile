@@ -1,0 +1,88 @@
+# Every target works from a clean clone. "make help" lists them.
+
+GO    ?= go
+NODES ?= 1
+
+# What the tests in virtual time need: it makes the Kafka client use locks
+# that a synctest bubble can see.
+TAGS := synctests
+
+LINT_VERSION := v2.15.0
+LINT := $(shell command -v golangci-lint 2>/dev/null)
+ifneq ($(LINT),)
+ifeq ($(findstring version $(LINT_VERSION:v%=%) ,$(shell $(LINT) version 2>/dev/null)),)
+LINT :=
+endif
+endif
+# Otherwise its own copy, whose name tells its version.
+LINT := $(or $(LINT),$(CURDIR)/bin/golangci-lint-$(LINT_VERSION))
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: run
+run: ## show ax at work, with nothing installed but Go: make run ARGS="--help"
+	$(GO) run ./cmd/ax demo $(ARGS)
+
+.PHONY: test
+test: ## everything: setup, lint, all tests, on a real Kafka too
+	@.ci/stage setup .ci/setup.sh
+	@.ci/stage lint $(MAKE) --no-print-directory lint
+	@.ci/stage unit $(MAKE) --no-print-directory unit
+	@.ci/stage rig $(MAKE) --no-print-directory rig
+	@.ci/stage real $(MAKE) --no-print-directory real
+
+.PHONY: unit
+unit: ## the tests that need nothing but Go, the examples among them
+	$(GO) test -race -tags $(TAGS) ./...
+
+.PHONY: examples
+examples: ## the tests of the example programs
+	$(GO) test -race -tags $(TAGS) -count=1 ./examples/... ./deploy
+
+.PHONY: rig
+rig: ## the tests of the rig, which starts a real Kafka for the others
+	$(GO) test -C internal/rig -race -count=1 -timeout 15m ./...
+
+.PHONY: real
+real: ## the tests against a real Kafka of three nodes
+	$(GO) run -C internal/rig . -nodes 3 -- \
+		$(GO) test -C $(CURDIR) -race -tags kafka -count=1 -timeout 15m ./internal/e2e/...
+
+.PHONY: kafka
+kafka: ## start a real Kafka and print its address: make kafka NODES=3
+	$(GO) run -C internal/rig . -nodes $(NODES)
+
+.PHONY: lint
+lint: $(LINT) ## formatting, vet and golangci-lint
+	@unformatted="$$(gofmt -l .)"; if [ -n "$$unformatted" ]; then \
+		echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet -tags synctests,kafka ./...
+	$(GO) vet -tags axskew ./...
+	$(GO) vet -C internal/rig ./...
+	$(LINT) run ./...
+	cd internal/rig && $(LINT) run --config $(CURDIR)/.golangci.yml ./...
+
+$(CURDIR)/bin/golangci-lint-$(LINT_VERSION):
+	GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	mv $(CURDIR)/bin/golangci-lint $@
+
+.PHONY: fmt
+fmt: ## format all Go files
+	gofmt -w .
+
+.PHONY: cover
+cover: ## coverage of the library by the tests that need nothing but Go
+	$(GO) test -tags $(TAGS) -coverprofile=coverage.out \
+		-coverpkg=$$($(GO) list ./... | grep -v -e /examples/ -e /fakekafka -e /storetest -e /e2e | paste -s -d, -) ./...
+	$(GO) tool cover -func=coverage.out | tail -n 1
+
+.PHONY: fuzz
+fuzz: ## fuzz the decoders for a short time: make fuzz FUZZTIME=5m
+	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(or $(FUZZTIME),20s) .
+	$(GO) test -run '^$$' -fuzz '^FuzzParse$$' -fuzztime $(or $(FUZZTIME),20s) ./spec
+
+.PHONY: setup
+setup: ## install what the tests need beside Go, where that can be done
+	.ci/setup.sh
