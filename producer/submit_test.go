@@ -157,6 +157,10 @@ func TestSubmitManyAnswersInOrderWithMixedResults(t *testing.T) {
 		require.Equal(t, fmt.Sprint(i), at[fmt.Sprintf("%d@%d", res.Receipt.Partition, res.Receipt.Offset)])
 	}
 	require.Empty(t, cl.SubmitMany(t.Context(), nil))
+
+	own := []ax.Task{{Kind: "order.close"}}
+	require.Len(t, cl.SubmitMany(t.Context(), own)[0].Receipt.ID, 36)
+	require.Equal(t, []ax.Task{{Kind: "order.close"}}, own, "the caller's tasks are not written to")
 }
 
 func TestSubmitAsyncCallsDoneExactlyOnce(t *testing.T) {

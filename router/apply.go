@@ -24,33 +24,37 @@ func (p *Plan) Apply(ctx context.Context, adm *kadm.Client) error {
 	if err := p.r.waitLeaders(ctx, adm); err != nil {
 		return fmt.Errorf("ax: apply domain %s: %w", p.r.domain.Name, err)
 	}
-	// "Exists already" was taken as success above. Whether what exists has
-	// the right shape shows only now.
 	return p.r.settled(ctx, adm)
 }
 
-// settleTime is how long brokers may take to hear of a change, and a client
-// with default options to ask them again instead of its own memory.
-const settleTime = 10 * time.Second
-
-// settled returns what Check says. It asks again for a while about what was
-// just changed, since each question may reach another broker, which has not
-// heard of the change.
+// settled checks the cluster until it matches the domain, or only what is
+// refused is left. "Exists already" was taken as success while applying;
+// whether what exists has the right shape shows only now. And each broker
+// learns of a change by itself, so that the next one asked may not know yet.
 func (r *Router) settled(ctx context.Context, adm *kadm.Client) error {
-	end := time.Now().Add(settleTime)
+	// Not a limit of the checks themselves: a check that it cut short would
+	// hide what is wrong behind "deadline exceeded".
+	patience := time.NewTimer(15 * time.Second)
+	defer patience.Stop()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		err := r.Check(ctx, adm)
-		stale := errors.Is(err, kerr.UnknownTopicOrPartition)
-		if drift, ok := errors.AsType[*DriftError](err); ok {
-			stale = slices.ContainsFunc(drift.Changes, func(c Change) bool { return c.Action != Refuse })
-		}
-		if !stale || time.Now().After(end) {
+		var drift *DriftError
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &drift):
+			if !slices.ContainsFunc(drift.Changes, func(c Change) bool { return c.Action != Refuse }) {
+				return err
+			}
+		case !errors.Is(err, kerr.UnknownTopicOrPartition):
 			return err
 		}
 		select {
 		case <-tick.C:
+		case <-patience.C:
+			return err
 		case <-ctx.Done():
 			return err
 		}

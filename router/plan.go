@@ -252,7 +252,7 @@ func (p *Plan) compareConfigs(ctx context.Context, adm *kadm.Client, topics []st
 	if len(topics) == 0 {
 		return nil
 	}
-	all, err := adm.DescribeTopicConfigs(ctx, topics...)
+	all, err := describe(ctx, adm, topics)
 	if err != nil {
 		return fmt.Errorf("ax: plan of domain %s: describe topics: %w", p.r.domain.Name, err)
 	}
@@ -276,6 +276,23 @@ func (p *Plan) compareConfigs(ctx context.Context, adm *kadm.Client, topics []st
 		}
 	}
 	return nil
+}
+
+// describe asks for the settings of topics that exist. A broker that has not
+// heard of one yet is asked again for a few seconds.
+func describe(ctx context.Context, adm *kadm.Client, topics []string) (kadm.ResourceConfigs, error) {
+	for tries := 0; ; tries++ {
+		all, err := adm.DescribeTopicConfigs(ctx, topics...)
+		unknown := func(c kadm.ResourceConfig) bool { return errors.Is(c.Err, kerr.UnknownTopicOrPartition) }
+		if err != nil || tries == 20 || !slices.ContainsFunc(all, unknown) {
+			return all, err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 // Check returns a [*DriftError] unless the cluster matches the domain. It

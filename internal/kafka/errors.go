@@ -119,8 +119,26 @@ func NoAnswer(cl *kgo.Client, w *Watch, err error) error {
 }
 
 // TopicIDs returns the ids of topics, or an error matching ax.ErrTopicMissing
-// that names all that don't exist.
+// that names all that don't exist. A topic that was just made is asked for
+// again for a few seconds, since each broker learns of it by itself.
 func TopicIDs(ctx context.Context, cl *kgo.Client, w *Watch, topics ...string) (map[string][16]byte, error) {
+	const patience = 5 * time.Second
+	tick := time.NewTicker(300 * time.Millisecond) // above the least age of metadata
+	defer tick.Stop()
+	for began := time.Now(); ; {
+		ids, err := topicIDs(ctx, cl, w, topics)
+		if !errors.Is(err, ax.ErrTopicMissing) || time.Since(began) >= patience {
+			return ids, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+func topicIDs(ctx context.Context, cl *kgo.Client, w *Watch, topics []string) (map[string][16]byte, error) {
 	details, err := kadm.NewClient(cl).ListTopics(ctx, topics...)
 	if err != nil {
 		return nil, w.Explain(err)
