@@ -13,6 +13,7 @@ import (
 
 	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/consumer"
+	"github.com/axtasks/ax/delay"
 	"github.com/axtasks/ax/internal/fakekafka"
 	"github.com/axtasks/ax/producer"
 )
@@ -241,7 +242,7 @@ func TestATaskFarFromDueInALaneGoesBackToTheTiersAndRunsWhenDue(t *testing.T) {
 				mux := consumer.NewMux()
 				mux.HandleFunc("job", got.handler(nil))
 				b.worker(mux, consumer.WithKafka(patient()...))
-				b.mover()
+				b.mover(delay.WithKafka(patient()...))
 				time.Sleep(time.Second)
 				due := time.Now().Add(ahead)
 				r := &kgo.Record{Topic: b.r.Lane("high"), Headers: []kgo.RecordHeader{

@@ -84,6 +84,11 @@ func patient() []kgo.Opt {
 	return []kgo.Opt{kgo.FetchMaxWait(time.Minute), kgo.SessionTimeout(5 * time.Minute), kgo.HeartbeatInterval(time.Minute), kgo.MetadataMaxAge(time.Hour)}
 }
 
+// smallFetches lets one poll return little.
+func smallFetches() []kgo.Opt {
+	return []kgo.Opt{kgo.FetchMaxBytes(64 << 10), kgo.FetchMaxPartitionBytes(64 << 10)}
+}
+
 func (b *bench) worker(mux *consumer.Mux, opts ...consumer.Option) *running {
 	b.t.Helper()
 	w, err := consumer.New(b.domain, mux, append([]consumer.Option{consumer.WithKafka(b.c.Opts()...), consumer.WithLogger(testLog(b.t))}, opts...)...)

@@ -1,0 +1,12 @@
+package consumer
+
+// Buffered returns how many tasks the worker holds in memory.
+func Buffered(w *Worker) int {
+	w.sched.mu.Lock()
+	defer w.sched.mu.Unlock()
+	n := 0
+	for _, l := range w.lanes {
+		n += l.buffered + l.held
+	}
+	return n
+}
