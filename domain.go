@@ -127,9 +127,10 @@ type Backoff struct {
 // Delay describes the delay topics.
 type Delay struct {
 	// Tiers are the delays that a far tier serves in one hop, rising. A task
-	// due in 1 h takes the 1h tier and the near tier; one due in 3 h takes
-	// the 1h tier three times, unless there is a 3h tier. A record waits in a
-	// tier for the tier's delay less Window. None: 5s 30s 1m 5m 15m 1h 6h 24h.
+	// due in 1 h takes the 1h tier and the near tier. A record waits in a tier
+	// for the tier's delay less Window, so of a delay of 3 h that takes the 1h
+	// tier three times, 3 windows are left over, which are one more hop where
+	// the shortest tier is not longer. None: 5s 30s 1m 5m 15m 1h 6h 24h.
 	Tiers []time.Duration `yaml:"tiers"`
 	// Partitions of each far tier. Zero: 3.
 	Partitions int `yaml:"partitions"`

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -44,6 +45,9 @@ func (m *Mover) trim(ctx context.Context, adm *kadm.Client) error {
 	below := kadm.Offsets{}
 	for group, topics := range readers {
 		commits, err := adm.FetchOffsetsForTopics(ctx, group, topics...)
+		if errors.Is(err, kerr.GroupIDNotFound) {
+			continue // nobody has read yet: everything is kept
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("commits of group %s: %w", group, err))
 			continue

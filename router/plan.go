@@ -75,7 +75,11 @@ type DriftError struct {
 }
 
 func (e *DriftError) Error() string {
-	s := fmt.Sprintf("ax: domain %s: %d differences from the cluster", e.Domain, len(e.Changes))
+	n := "1 difference"
+	if len(e.Changes) != 1 {
+		n = fmt.Sprintf("%d differences", len(e.Changes))
+	}
+	s := fmt.Sprintf("ax: domain %s: %s from the cluster", e.Domain, n)
 	for _, c := range e.Changes {
 		s += "\n  " + c.String()
 	}

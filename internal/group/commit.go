@@ -63,7 +63,7 @@ func (m *Member) commit(ctx context.Context, ps []*Partition) error {
 	offsets := map[string]map[int32]kgo.EpochOffset{}
 	texts := map[string]map[int32]string{}
 	open := map[*Partition]bool{}
-	for _, p := range ps {
+	for _, p := range m.ours(ps) {
 		at, metadata, ok := p.position()
 		if !ok {
 			continue
@@ -87,12 +87,23 @@ func (m *Member) commit(ctx context.Context, ps []*Partition) error {
 	for p := range open {
 		p.failed()
 	}
-	if unknownMember(failed) {
-		m.mu.Lock()
-		m.evicted = true
-		m.mu.Unlock()
-	}
 	return failed
+}
+
+// ours returns those partitions that were assigned under the member's present
+// id. A member that was evicted and is joining again has a new one before it
+// knows what it still owns, and the broker would take its commits.
+func (m *Member) ours(ps []*Partition) []*Partition {
+	id, _ := m.kafka.GroupMetadata()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kept := make([]*Partition, 0, len(ps))
+	for _, p := range ps {
+		if p.id == id {
+			kept = append(kept, p)
+		}
+	}
+	return kept
 }
 
 // send commits offsets with their metadata, and calls committed for each

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -58,7 +57,6 @@ type Member struct {
 
 	mu      sync.Mutex
 	parts   map[string]map[int32]*Partition
-	evicted bool // a commit was answered with "unknown member"
 	closing bool // what runs was waited for already
 }
 
@@ -120,6 +118,13 @@ func (m *Member) assigned(_ context.Context, cl *kgo.Client, topics map[string][
 	id, _ := cl.GroupMetadata()
 	var fresh []*Partition
 	m.mu.Lock()
+	// This is called at the start of each session, also with nothing new. What
+	// is still ours now is ours under the id of this session.
+	for _, ps := range m.parts {
+		for _, p := range ps {
+			p.id = id
+		}
+	}
 	for topic, ids := range topics {
 		if m.parts[topic] == nil {
 			m.parts[topic] = map[int32]*Partition{}
@@ -174,12 +179,13 @@ func (m *Member) revoked(_ context.Context, cl *kgo.Client, topics map[string][]
 	}
 	id, _ := cl.GroupMetadata()
 	m.mu.Lock()
-	evicted, wait := m.evicted, m.cfg.RevokeWait
-	if m.evicted = false; m.closing {
+	wait := m.cfg.RevokeWait
+	if m.closing {
 		wait = 0
 	}
+	evicted := slices.ContainsFunc(ps, func(p *Partition) bool { return p.id != id })
 	m.mu.Unlock()
-	if evicted || slices.ContainsFunc(ps, func(p *Partition) bool { return p.id != id }) {
+	if evicted {
 		m.cfg.Log.Warn("partitions lost: the member was evicted", "role", m.cfg.Name, "group", m.cfg.Group, "partitions", topics)
 		m.giveUp(ps)
 		return
@@ -344,9 +350,3 @@ const (
 	commitTimeout = 5 * time.Second
 	pollBackoff   = 500 * time.Millisecond
 )
-
-// unknownMember reports whether a commit was refused because the group no
-// longer knows this member.
-func unknownMember(err error) bool {
-	return errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.FencedInstanceID)
-}

@@ -18,7 +18,7 @@ type Partition struct {
 	ID    int32
 
 	member *Member
-	id     string // of the member, when it was assigned
+	id     string // of the member, in the session that assigned or kept it; under the member's lock
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 

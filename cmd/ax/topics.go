@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/axtasks/ax/router"
+)
+
+func topicsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "topics", Usage: "plan, apply or check a domain's topics",
+		Description: "No command deletes, shrinks or re-creates a topic, or touches one that the\ndomain does not name.\n\nExample:\n   ax topics plan --spec orders.yaml",
+		Flags:       domainFlags(),
+		Action:      groupAction,
+		Commands: []*cli.Command{
+			{
+				Name: "plan", Usage: "print what apply would change, and through which tiers delays go",
+				Description: "Changes nothing." + flagsWin + "\n\nExample:\n   ax topics plan --spec orders.yaml --kafka localhost:9092",
+				Action:      planTopics,
+			},
+			{
+				Name: "apply", Usage: "create what is missing and change what differs",
+				Description: "Fails with exit code 1 if differences are left that it never mends." + flagsWin + "\n\nExample:\n   ax topics apply --spec orders.yaml",
+				Action:      applyTopics,
+			},
+			{
+				Name: "check", Usage: "fail with exit code 3 unless nothing differs",
+				Description: "Changes nothing." + flagsWin + "\n\nExample:\n   ax topics check --spec orders.yaml --json",
+				Action:      checkTopics,
+			},
+		},
+	}
+}
+
+// planned calls fn with the plan for the command's domain.
+func planned(ctx context.Context, cmd *cli.Command, fn func(*router.Router, *router.Plan, *admin) error) error {
+	if err := noMoreArgs(cmd, 0); err != nil {
+		return err
+	}
+	d, err := loadReachable(cmd)
+	if err != nil {
+		return err
+	}
+	r, err := router.New(d)
+	if err != nil {
+		return &usageError{err}
+	}
+	adm, err := connect(ctx, d)
+	if err != nil {
+		return err
+	}
+	defer adm.Close()
+	plan, err := r.Plan(ctx, adm.Client)
+	if err != nil {
+		return adm.explain(err)
+	}
+	return fn(r, plan, adm)
+}
+
+// topicsResult is what the commands print as JSON.
+type topicsResult struct {
+	Domain  string          `json:"domain"`
+	Changes []router.Change `json:"changes"`
+	Hops    []hops          `json:"hops,omitempty"`
+}
+
+func result(r *router.Router, changes []router.Change) topicsResult {
+	if changes == nil {
+		changes = []router.Change{}
+	}
+	return topicsResult{Domain: r.Domain().Name, Changes: changes}
+}
+
+func planTopics(ctx context.Context, cmd *cli.Command) error {
+	return planned(ctx, cmd, func(r *router.Router, plan *router.Plan, _ *admin) error {
+		out := result(r, plan.Changes)
+		out.Hops = someHops(r)
+		if done, err := printJSON(cmd, out); done {
+			return err
+		}
+		for _, c := range plan.Changes {
+			printf(cmd, "%s\n", c)
+		}
+		if plan.Empty() {
+			printf(cmd, "nothing to do\n")
+		}
+		printf(cmd, "\ndelay  hops\n")
+		for _, h := range out.Hops {
+			printf(cmd, "%-5s  %s\n", h.Delay, h)
+		}
+		return nil
+	})
+}
+
+func applyTopics(ctx context.Context, cmd *cli.Command) error {
+	return planned(ctx, cmd, func(r *router.Router, plan *router.Plan, adm *admin) error {
+		if err := plan.Apply(ctx, adm.Client); err != nil {
+			return adm.explain(err)
+		}
+		if done, err := printJSON(cmd, result(r, plan.Changes)); done {
+			return err
+		}
+		for _, c := range plan.Changes {
+			printf(cmd, "%s\n", c)
+		}
+		if plan.Empty() {
+			printf(cmd, "nothing to do\n")
+			return nil
+		}
+		printf(cmd, "done: %d changes\n", len(plan.Changes))
+		return nil
+	})
+}
+
+func checkTopics(ctx context.Context, cmd *cli.Command) error {
+	return planned(ctx, cmd, func(r *router.Router, plan *router.Plan, _ *admin) error {
+		if !plan.Empty() {
+			return &driftError{&router.DriftError{Domain: r.Domain().Name, Changes: plan.Changes}}
+		}
+		if done, err := printJSON(cmd, result(r, nil)); done {
+			return err
+		}
+		printf(cmd, "domain %s: %d topics match\n", r.Domain().Name, len(r.Topics()))
+		return nil
+	})
+}
+
+// hops is a delay and the tiers it goes through.
+type hops struct {
+	Delay  string   `json:"delay"`
+	Topics []string `json:"topics"`
+}
+
+// someHops returns the way of some usual delays within the domain's horizon.
+func someHops(r *router.Router) []hops {
+	const day = 24 * time.Hour
+	var out []hops
+	for _, d := range []struct {
+		text  string
+		delay time.Duration
+	}{{"1m", time.Minute}, {"10m", 10 * time.Minute}, {"30m", 30 * time.Minute}, {"1h", time.Hour}, {"24h", day}, {"7d", 7 * day}} {
+		if d.delay <= r.Domain().Delay.Horizon {
+			out = append(out, hops{d.text, r.Hops(d.delay)})
+		}
+	}
+	return out
+}
+
+// String returns the tiers' short names, repeats as a number.
+func (h hops) String() string {
+	var parts []string
+	for i := 0; i < len(h.Topics); {
+		n := i
+		for n < len(h.Topics) && h.Topics[n] == h.Topics[i] {
+			n++
+		}
+		name := h.Topics[i][strings.LastIndex(h.Topics[i], ".delay.")+len(".delay."):]
+		if n-i > 1 {
+			name = fmt.Sprintf("%d × %s", n-i, name)
+		}
+		parts, i = append(parts, name), n
+	}
+	return strings.Join(parts, ", ")
+}
