@@ -83,6 +83,18 @@ func (d *Domain) Complete(t *Task, now time.Time) error {
 	return nil
 }
 
+// CheckDue returns a [*RecordError] if a task that was read is due so far past
+// the domain's horizon that no producer can have accepted it. Worker and mover
+// send such a record to the dead topic instead of moving it on for ever. Call
+// it on what [Domain.WithDefaults] returned.
+func (d *Domain) CheckDue(t *Task, now time.Time) error {
+	// Twice the horizon, since clocks differ and horizons are changed.
+	if wait := t.Due.Sub(now); wait > 2*d.Delay.Horizon {
+		return &RecordError{Source: t.Source, Header: HeaderDue, Value: formatTime(t.Due), Reason: ErrHorizon.Error()}
+	}
+	return nil
+}
+
 func faultHeaders(hs []Header) (name, fault string) {
 	if len(hs) > MaxHeaders {
 		return hs[MaxHeaders].Name, fmt.Sprintf("is the %dth of at most %d", MaxHeaders+1, MaxHeaders)

@@ -76,7 +76,8 @@ func Encode(t *Task) *kgo.Record {
 		add(HeaderMaxAttempts, strconv.Itoa(t.MaxAttempts))
 	}
 	if t.Deferrals > 0 {
-		add(HeaderDeferrals, strconv.Itoa(t.Deferrals))
+		// Clamped, so that a task that waits for years can still be read.
+		add(HeaderDeferrals, strconv.Itoa(min(t.Deferrals, maxCount)))
 	}
 	add(HeaderSubmitted, formatTime(t.Submitted))
 	add(HeaderHop, t.Hop)

@@ -35,6 +35,9 @@ func (w *Worker) take(l *lane, b group.Batch) {
 	jobs := make([]*job, 0, len(b.Records))
 	for i, r := range b.Records {
 		t, err := ax.Decode(r, w.ids[l.topic])
+		if err == nil {
+			err = w.domain.CheckDue(t, now)
+		}
 		if err != nil {
 			w.bury(l, b.Partition, b.Tickets[i], r, err)
 			continue

@@ -197,6 +197,7 @@ func TestARecordThatIsNoTaskGoesToTheDeadTopicAndBlocksNobody(t *testing.T) {
 			{Topic: b.r.Lane("normal"), Value: []byte("no headers")},
 			{Topic: b.r.Lane("normal"), Value: []byte("twice"), Headers: []kgo.RecordHeader{{Key: ax.HeaderKind, Value: []byte("job")}, {Key: ax.HeaderKind, Value: []byte("job")}}},
 			{Topic: b.r.Near(), Value: []byte("bad due"), Headers: []kgo.RecordHeader{{Key: ax.HeaderKind, Value: []byte("job")}, {Key: ax.HeaderDue, Value: []byte("soon")}}},
+			{Topic: b.r.Lane("normal"), Value: []byte("never due"), Headers: []kgo.RecordHeader{{Key: ax.HeaderKind, Value: []byte("job")}, {Key: ax.HeaderDue, Value: []byte("9999-01-01T00:00:00Z")}}},
 			{Topic: b.r.Tiers()[0].Topic, Value: []byte("no kind"), Key: []byte("key"), Headers: []kgo.RecordHeader{{Key: "x", Value: []byte("y")}}},
 		}
 		require.NoError(t, cl.ProduceSync(t.Context(), bad...).FirstErr())
@@ -210,14 +211,14 @@ func TestARecordThatIsNoTaskGoesToTheDeadTopicAndBlocksNobody(t *testing.T) {
 		b.submit(ax.Task{Kind: "job"})
 		time.Sleep(10 * time.Second)
 		dead := c.Records(t, b.r.Dead())
-		require.Len(t, dead, 4)
+		require.Len(t, dead, 5)
 		values := map[string]bool{}
 		for _, r := range dead {
 			require.Equal(t, string(ax.ReasonMalformed), header(r, ax.HeaderDeadReason))
 			require.NotEmpty(t, header(r, ax.HeaderDeadError))
 			values[string(r.Value)] = true
 		}
-		require.Len(t, values, 4)
+		require.Len(t, values, 5)
 		list := got.list()
 		require.Len(t, list, 2)
 		for _, s := range list {
@@ -258,6 +259,9 @@ func TestATaskFarFromDueInALaneGoesBackToTheTiersAndRunsWhenDue(t *testing.T) {
 					copies += len(c.Records(t, topic))
 				}
 				require.Less(t, copies, 30)
+				if ahead > b.domain.Delay.Tiers[0] {
+					require.Greater(t, copies, 1, "what is far ahead must not wait in memory")
+				}
 			})
 		})
 	}

@@ -121,6 +121,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer interrupt(ax.ErrShutdown)
 	client, members, err := w.open(ctx, tasks)
 	if err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop before it had begun
+		}
 		return fmt.Errorf("ax: worker of domain %s: %w", w.domain.Name, err)
 	}
 	serving, stopServing := context.WithCancel(context.Background())
