@@ -46,13 +46,18 @@ rig: ## the tests of the rig, which starts a real Kafka for the others
 	$(GO) test -C internal/rig -race -count=1 -timeout 15m ./...
 
 .PHONY: real
-real: ## the tests against a real Kafka of three nodes
-	$(GO) run -C internal/rig . -nodes 3 -- \
+real: bin/rig ## the tests against a real Kafka of three nodes
+	exec bin/rig -nodes 3 -- \
 		$(GO) test -C $(CURDIR) -race -tags kafka -count=1 -timeout 15m ./internal/e2e/...
 
 .PHONY: kafka
-kafka: ## start a real Kafka and print its address: make kafka NODES=3
-	$(GO) run -C internal/rig . -nodes $(NODES)
+kafka: bin/rig ## start a real Kafka and print its address: make kafka NODES=3
+	@exec bin/rig -nodes $(NODES)
+
+# Built and not "go run", which would not pass SIGTERM on to the rig.
+.PHONY: bin/rig
+bin/rig:
+	@$(GO) build -C internal/rig -o $(CURDIR)/bin/rig .
 
 .PHONY: lint
 lint: $(LINT) ## formatting, vet and golangci-lint
