@@ -45,7 +45,7 @@ func TestSecretNeverPrints(t *testing.T) {
 		require.NotContains(t, out, fmt.Sprintf("% x", text))
 	}
 	require.Equal(t, "*****", fmt.Sprint(ax.Secret(text)))
-	require.Equal(t, "", fmt.Sprint(ax.Secret("")), "an empty one shows that it is empty")
+	require.Empty(t, fmt.Sprint(ax.Secret("")), "an empty one shows that it is empty")
 	require.Equal(t, text, string(d.Kafka.SASL.Password))
 }
 

@@ -10,3 +10,6 @@ func Buffered(w *Worker) int {
 	}
 	return n
 }
+
+// Build returns the wrapped handlers of a mux.
+func Build(m *Mux) (map[string]Handler, error) { return m.build() }

@@ -29,14 +29,15 @@ func (f HandlerFunc) HandleTask(ctx context.Context, t *ax.Task) error { return 
 type Middleware func(Handler) Handler
 
 // JSON returns a handler that decodes the payload into a T before it calls fn.
-// A payload that is no T ends the task in the dead topic at once.
-func JSON[T any](fn func(ctx context.Context, t *ax.Task, v T) error) Handler {
+// A payload that is no T ends the task in the dead topic at once. ax.FromContext
+// gives fn the task.
+func JSON[T any](fn func(ctx context.Context, v T) error) Handler {
 	return HandlerFunc(func(ctx context.Context, t *ax.Task) error {
 		var v T
 		if err := json.Unmarshal(t.Payload, &v); err != nil {
 			return ax.Permanent(fmt.Errorf("decode payload of %s as %T: %w", t.Kind, v, err))
 		}
-		return fn(ctx, t, v)
+		return fn(ctx, v)
 	})
 }
 
@@ -77,7 +78,7 @@ func (m *Mux) HandleFunc(kind string, fn func(ctx context.Context, t *ax.Task) e
 }
 
 // Use wraps every handler of the mux, also those registered later, in mw. The
-// first that was given is the outermost.
+// first given is the outermost.
 func (m *Mux) Use(mw ...Middleware) { m.middleware = append(m.middleware, mw...) }
 
 // Kinds returns the kinds that have a handler, sorted.

@@ -87,7 +87,7 @@ func (w *Worker) sendBack(j *job, now time.Time) {
 	next := *j.task
 	topic := w.router.Back(&next, now)
 	next.Deferrals++
-	w.publish(j, &next, topic, nil)
+	w.publish(j, &next, topic)
 }
 
 // bury sends a record that is no task to the dead topic.

@@ -67,8 +67,7 @@ func (w *Worker) retry(j *job, class string, err error, took time.Duration) {
 	}
 	attrs := []any{"task", t.ID, "run", t.Run, "kind", t.Kind, "attempt", t.Attempt, "topic", t.Source.Topic,
 		"partition", t.Source.Partition, "offset", t.Source.Offset, "duration", took, "outcome", class, "error", err}
-	var p *panicError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*panicError](err); ok {
 		attrs = append(attrs, "stack", p.stack)
 	}
 	level("attempt failed", attrs...)
@@ -81,8 +80,7 @@ func (w *Worker) retry(j *job, class string, err error, took time.Duration) {
 		return
 	}
 	wait := j.kind.conf.Backoff.Wait(t.Attempt)
-	var after *ax.RetryAfterError
-	if errors.As(err, &after) {
+	if after, ok := errors.AsType[*ax.RetryAfterError](err); ok {
 		wait = after.Delay
 	}
 	w.ended(j, class, took)
@@ -109,7 +107,7 @@ func (w *Worker) later(j *job, next *ax.Task, wait time.Duration) {
 		w.wait(j, next.Due)
 		return
 	}
-	w.publish(j, next, w.router.Next(next, now, now), nil)
+	w.publish(j, next, w.router.Next(next, now, now))
 }
 
 // wait holds the job in place.
@@ -121,7 +119,7 @@ func (w *Worker) wait(j *job, until time.Time) {
 
 // publish writes what follows the job's record, and finishes that when it is
 // acknowledged.
-func (w *Worker) publish(j *job, next *ax.Task, topic string, then func()) {
+func (w *Worker) publish(j *job, next *ax.Task, topic string) {
 	if !j.part.Owned() {
 		// Whoever owns the partition now runs the task again, and a copy
 		// from here would be a second one.

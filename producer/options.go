@@ -21,9 +21,13 @@ type SubmitOption func(*ax.Task)
 // At makes the task due at that instant.
 func At(t time.Time) SubmitOption { return func(k *ax.Task) { k.Due = t } }
 
-// After makes the task due d after the submit.
+// After makes the task due d after the submit; at once where d is zero or less.
 func After(d time.Duration) SubmitOption {
-	return func(k *ax.Task) { k.Due = clock.Now().Add(d) }
+	return func(k *ax.Task) {
+		if k.Due = (time.Time{}); d > 0 {
+			k.Due = clock.Now().Add(d)
+		}
+	}
 }
 
 // Lane puts the task into that lane instead of its kind's.

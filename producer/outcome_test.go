@@ -180,3 +180,18 @@ func TestClusterThatGoesAwayOnRealPortsEndsWithTheDeadline(t *testing.T) {
 	require.ErrorContains(t, err, "127.0.0.1:")
 	require.Less(t, time.Since(began), 5*time.Second)
 }
+
+func TestSubmitJSONEncodesThePayloadAndRefusesWhatJSONCannotHold(t *testing.T) {
+	t.Parallel()
+	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
+		cl, _ := open(t, c, orders())
+		receipt, err := cl.SubmitJSON(t.Context(), "k", map[string]int{"order": 7}, producer.Lane("high"))
+		require.NoError(t, err)
+		recs := c.Records(t, receipt.Topic)
+		require.Len(t, recs, 1)
+		require.JSONEq(t, `{"order":7}`, string(recs[0].Value))
+		_, err = cl.SubmitJSON(t.Context(), "k", make(chan int))
+		require.ErrorIs(t, err, ax.ErrInvalid)
+		require.ErrorContains(t, err, `submit "k": payload`)
+	})
+}

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -43,6 +44,17 @@ func (c *Client) Submit(ctx context.Context, task ax.Task, opts ...SubmitOption)
 	c.submit(ctx, task, func(r ax.Receipt, err error) { answer <- Result{r, err} })
 	r := c.await(ctx, &task, answer, &patience{})
 	return r.Receipt, r.Err
+}
+
+// SubmitJSON submits a task of that kind whose payload is v in JSON, as
+// [Client.Submit] does; consumer.JSON makes the handler for it. A v that JSON
+// can't hold is refused with ax.ErrInvalid.
+func (c *Client) SubmitJSON(ctx context.Context, kind string, v any, opts ...SubmitOption) (ax.Receipt, error) {
+	payload, err := json.Marshal(v)
+	if err != nil {
+		return ax.Receipt{}, &ax.TaskError{Op: "submit", Kind: kind, Field: "payload", Err: fmt.Errorf("%w: %w", ax.ErrInvalid, err)}
+	}
+	return c.Submit(ctx, ax.Task{Kind: kind, Payload: payload}, opts...)
 }
 
 // SubmitMany writes the tasks together and returns one result for each, in

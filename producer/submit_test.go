@@ -79,13 +79,17 @@ func TestDelayedTaskGoesToItsTierWithALeaveTime(t *testing.T) {
 			receipt, err := cl.Submit(t.Context(), ax.Task{Kind: "k"}, producer.After(wait))
 			require.NoError(t, err)
 			require.Equal(t, want, receipt.Topic, "%s", wait)
-			require.True(t, now.Add(wait).Equal(receipt.Due))
+			require.True(t, now.Add(max(wait, 0)).Equal(receipt.Due))
 			recs := c.Records(t, receipt.Topic)
 			task := decode(t, recs[len(recs)-1])
 			for _, rec := range recs {
 				if other := decode(t, rec); other.ID == receipt.ID {
 					task = other
 				}
+			}
+			if wait <= 0 {
+				require.Zero(t, task.Due, "a task for now is not a delayed one")
+				continue
 			}
 			require.True(t, task.Due.Equal(receipt.Due))
 			switch want {

@@ -9,7 +9,41 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/axtasks/ax"
+	"github.com/axtasks/ax/internal/kafka"
 )
+
+// Provision makes the domain's topics, or brings them to what it says: a plan
+// and its Apply in one call, for tests, examples and start-up code that is
+// allowed to. It waits for at most a minute.
+func Provision(ctx context.Context, d ax.Domain, opts ...kgo.Opt) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	r, err := New(d)
+	if err != nil {
+		return err
+	}
+	kopts, watch, err := kafka.Options(r.Domain(), "admin", nil)
+	if err != nil {
+		return err
+	}
+	cl, err := kgo.NewClient(append(kopts, opts...)...)
+	if err != nil {
+		return fmt.Errorf("ax: provision domain %s: %w", d.Name, err)
+	}
+	defer cl.Close()
+	if err := kafka.Ping(ctx, cl, watch, 10*time.Second); err != nil {
+		return fmt.Errorf("ax: provision domain %s: %w", d.Name, err)
+	}
+	adm := kadm.NewClient(cl)
+	plan, err := r.Plan(ctx, adm)
+	if err != nil {
+		return err
+	}
+	return plan.Apply(ctx, adm)
+}
 
 // Apply makes the changes of the plan but for the refused ones, waits until
 // every partition has a leader, and returns a [*DriftError] if differences are

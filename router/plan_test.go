@@ -235,7 +235,7 @@ func TestKeyedAndLimitedLanesGrowOnlyWhenDrained(t *testing.T) {
 				require.Len(t, p.Changes, 1)
 				require.Equal(t, router.Refuse, p.Changes[0].Action, why)
 				require.ErrorContains(t, p.Apply(t.Context(), adm), "drained")
-				require.Equal(t, 2, len(mustDetails(t, adm, topic).Partitions))
+				require.Len(t, mustDetails(t, adm, topic).Partitions, 2)
 			}
 			refused("no commit at all")
 			commit := func(at int64) {
@@ -249,7 +249,7 @@ func TestKeyedAndLimitedLanesGrowOnlyWhenDrained(t *testing.T) {
 			p := mustPlan(t, r, adm)
 			require.Equal(t, []string{"grow   " + topic + " partitions 2 → 4"}, changes(p))
 			require.NoError(t, p.Apply(t.Context(), adm))
-			require.Equal(t, 4, len(mustDetails(t, adm, topic).Partitions))
+			require.Len(t, mustDetails(t, adm, topic).Partitions, 4)
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"reflect"
 
@@ -40,21 +41,28 @@ func Parse(name string, data []byte) (ax.Domain, error) {
 // that came from the environment names the variable, one of an override has
 // neither file nor line.
 func Load(path string, overrides ...func(*ax.Domain)) (ax.Domain, error) {
-	data, err := read(path)
+	f, err := os.Open(path)
+	return loadFrom(path, f, err, overrides)
+}
+
+// LoadFS is [Load] for a file of another file system, such as one that is
+// embedded in the binary.
+func LoadFS(fsys fs.FS, path string, overrides ...func(*ax.Domain)) (ax.Domain, error) {
+	f, err := fsys.Open(path)
+	return loadFrom(path, f, err, overrides)
+}
+
+func loadFrom(path string, f fs.File, err error, overrides []func(*ax.Domain)) (ax.Domain, error) {
+	var data []byte
+	if err == nil {
+		// One byte more than a document may have, so that load can tell.
+		data, err = io.ReadAll(io.LimitReader(f, maxBytes+1))
+		err = errors.Join(err, f.Close())
+	}
 	if err != nil {
 		return ax.Domain{}, fmt.Errorf("spec: read the domain's file: %w", err)
 	}
 	return load(path, data, env.ToMap(os.Environ()), overrides)
-}
-
-// read reads one byte more than a document may have, so that load can tell.
-func read(path string) (data []byte, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	return io.ReadAll(io.LimitReader(f, maxBytes+1))
 }
 
 func load(name string, data []byte, environ map[string]string, overrides []func(*ax.Domain)) (ax.Domain, error) {

@@ -2,10 +2,12 @@ package spec_test
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -228,4 +230,15 @@ func local(err error) string {
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+func TestLoadFSReadsAnotherFileSystemAndLaysTheEnvironmentOverIt(t *testing.T) {
+	t.Setenv("AX_KAFKA", "a:1,b:2")
+	t.Setenv("AX_SASL_MECHANISM", "")
+	fsys := fstest.MapFS{"d/orders.yaml": {Data: []byte("domain: orders\nkafka: {brokers: [c:3]}\n")}}
+	d, err := spec.LoadFS(fsys, "d/orders.yaml")
+	require.NoError(t, err)
+	require.Equal(t, []string{"a:1", "b:2"}, d.Kafka.Brokers)
+	_, err = spec.LoadFS(fsys, "gone.yaml")
+	require.ErrorIs(t, err, fs.ErrNotExist)
 }

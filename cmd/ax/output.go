@@ -95,7 +95,7 @@ type fault struct {
 
 // faults returns all mistakes that err joins.
 func faults(err error) []fault {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself, to find all and not the first
 	case *spec.Error:
 		return []fault{{File: e.File, Line: e.Line, Env: e.Env, Path: e.Path, Value: e.Value, Reason: e.Reason}}
 	case *ax.FieldError:

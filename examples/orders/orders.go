@@ -3,10 +3,8 @@
 package orders
 
 import (
-	_ "embed"
+	"embed"
 	"encoding/json"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/axtasks/ax"
@@ -14,19 +12,10 @@ import (
 )
 
 //go:embed orders.yaml
-var file []byte
+var files embed.FS
 
 // Domain returns the order domain, with the brokers that AX_KAFKA names.
-func Domain() (ax.Domain, error) {
-	domain, err := spec.Parse("orders.yaml", file)
-	if err != nil {
-		return ax.Domain{}, err
-	}
-	if brokers := os.Getenv("AX_KAFKA"); brokers != "" {
-		domain.Kafka.Brokers = strings.Split(brokers, ",")
-	}
-	return domain, nil
-}
+func Domain() (ax.Domain, error) { return spec.LoadFS(files, "orders.yaml") }
 
 // The kinds of the domain's tasks.
 const (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -28,7 +29,7 @@ func newTail(opts []kgo.Opt, from kadm.Offsets) (*tail, error) {
 	for topic := range from {
 		t.topics = append(t.topics, topic)
 	}
-	client, err := kgo.NewClient(append(opts[:len(opts):len(opts)],
+	client, err := kgo.NewClient(append(slices.Clip(opts),
 		kgo.ConsumePartitions(from.KOffsets()), kgo.FetchMaxWait(500*time.Millisecond),
 		kgo.FetchMaxBytes(4<<20), kgo.FetchMaxPartitionBytes(1<<20))...)
 	if err != nil {

@@ -78,7 +78,7 @@ func play(role string) error {
 	if err != nil {
 		return err
 	}
-	defer facts.Close()
+	defer func() { _ = facts.Close() }()
 	mux := consumer.NewMux()
 	mux.HandleFunc("job", func(_ context.Context, t *ax.Task) error {
 		line, err := json.Marshal(fact{ID: t.ID, At: time.Now(), Due: t.Due, Attempt: t.Attempt, Worker: os.Getpid()})
@@ -125,7 +125,7 @@ func start(t *testing.T, role string, d ax.Domain, facts string) *process {
 func (p *process) kill() {
 	p.t.Helper()
 	require.NoError(p.t, p.cmd.Process.Kill())
-	<-p.end
+	require.Error(p.t, <-p.end)
 }
 
 // stop asks the process to end and requires that it does so cleanly.

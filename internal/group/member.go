@@ -325,8 +325,7 @@ func (m *Member) pollErrors(ctx context.Context, fs kgo.Fetches) error {
 			return
 		}
 		failed = true
-		var loss *kgo.ErrDataLoss
-		if errors.As(err, &loss) {
+		if _, ok := errors.AsType[*kgo.ErrDataLoss](err); ok {
 			m.cfg.Log.Error("the log lost records", "role", m.cfg.Name, "topic", topic, "partition", id, "error", err)
 			return
 		}

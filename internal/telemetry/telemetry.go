@@ -97,22 +97,22 @@ func New(c Config) (*Telemetry, error) {
 
 // options returns the span options that are the same for each span of a name,
 // so that a span without an SDK behind it allocates none.
-func (t *Telemetry) options(name, destination string, make func() []trace.SpanStartOption) []trace.SpanStartOption {
+func (t *Telemetry) options(name, destination string, build func() []trace.SpanStartOption) []trace.SpanStartOption {
 	key := [2]string{name, destination}
 	if opts, ok := t.starts.Load(key); ok {
 		return opts.([]trace.SpanStartOption)
 	}
-	opts, _ := t.starts.LoadOrStore(key, make())
+	opts, _ := t.starts.LoadOrStore(key, build())
 	return opts.([]trace.SpanStartOption)
 }
 
 // set returns the attributes of a measurement, made once for each value.
-func (t *Telemetry) set(a, b, c, d string, make func() []attribute.KeyValue) metric.MeasurementOption {
+func (t *Telemetry) set(a, b, c, d string, build func() []attribute.KeyValue) metric.MeasurementOption {
 	key := [4]string{a, b, c, d}
 	if s, ok := t.sets.Load(key); ok {
 		return s.(metric.MeasurementOption)
 	}
-	s, _ := t.sets.LoadOrStore(key, metric.WithAttributeSet(attribute.NewSet(make()...)))
+	s, _ := t.sets.LoadOrStore(key, metric.WithAttributeSet(attribute.NewSet(build()...)))
 	return s.(metric.MeasurementOption)
 }
 

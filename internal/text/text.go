@@ -38,7 +38,7 @@ func Fault(s string, n int) string {
 	if len(s) > n {
 		return "is too long"
 	}
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c == 0x7f {
 			return "holds a space or a control character"
 		} else if c >= utf8.RuneSelf {

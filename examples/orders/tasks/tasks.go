@@ -38,7 +38,7 @@ func (h *Handlers) Mux() *consumer.Mux {
 
 // closeUnpaid asks the shop to close the order, and says by its error what
 // becomes of the task.
-func (h *Handlers) closeUnpaid(ctx context.Context, _ *ax.Task, c orders.Close) error {
+func (h *Handlers) closeUnpaid(ctx context.Context, c orders.Close) error {
 	url := h.Shop + "/orders/" + c.Order + "/close"
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
 	if err != nil {
@@ -64,12 +64,12 @@ func (h *Handlers) closeUnpaid(ctx context.Context, _ *ax.Task, c orders.Close) 
 	return err
 }
 
-func (h *Handlers) sendReceipt(ctx context.Context, _ *ax.Task, r orders.Receipt) error {
+func (h *Handlers) sendReceipt(ctx context.Context, r orders.Receipt) error {
 	text := fmt.Sprintf("We have received %d.%02d for order %s.", r.Cents/100, r.Cents%100, r.Order)
 	return h.SendMail(ctx, r.Customer, text)
 }
 
-func (h *Handlers) recalculate(ctx context.Context, _ *ax.Task, r orders.Report) error {
+func (h *Handlers) recalculate(ctx context.Context, r orders.Report) error {
 	return h.Recalculate(ctx, r.Day)
 }
 
