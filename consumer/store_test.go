@@ -36,6 +36,12 @@ func (s *faultyStore) note(call string) {
 	s.calls = append(s.calls, call)
 }
 
+func (s *faultyStore) list() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.calls...)
+}
+
 func (s *faultyStore) Claim(ctx context.Context, key string, lease time.Duration) (idempotency.Claim, error) {
 	if s.claimFails.Load() {
 		return idempotency.Claim{}, errStore
@@ -111,7 +117,7 @@ func TestAFailedAttemptReleasesItsClaimAndTheNextOneHasAHigherToken(t *testing.T
 		require.Len(t, list, 3)
 		require.Less(t, list[0].Token, list[1].Token)
 		require.Less(t, list[1].Token, list[2].Token)
-		require.Equal(t, []string{"claim", "release", "claim", "release", "claim", "complete"}, store.calls)
+		require.Equal(t, []string{"claim", "release", "claim", "release", "claim", "complete"}, store.list())
 	})
 }
 
