@@ -54,41 +54,78 @@ const (
 // payload and header values with t. The text forms are canonical: the same
 // task gives the same bytes. Encode does not check t; producer and worker do.
 func Encode(t *Task) *kgo.Record {
-	hs := make([]kgo.RecordHeader, 0, 6+len(t.Headers))
-	add := func(name, value string) {
-		if value != "" {
-			hs = append(hs, kgo.RecordHeader{Key: name, Value: []byte(value)})
-		}
-	}
-	add(HeaderKind, t.Kind)
-	add(HeaderID, t.ID)
-	add(HeaderLane, t.Lane)
-	add(HeaderDue, formatTime(t.Due))
-	add(HeaderLeave, formatTime(t.Leave))
-	add(HeaderExpires, formatTime(t.Expires))
+	w := headerWriter{buf: make([]byte, 0, 192)}
+	w.text(HeaderKind, t.Kind)
+	w.text(HeaderID, t.ID)
+	w.text(HeaderLane, t.Lane)
+	w.time(HeaderDue, t.Due)
+	w.time(HeaderLeave, t.Leave)
+	w.time(HeaderExpires, t.Expires)
 	if t.Timeout > 0 {
-		add(HeaderTimeout, t.Timeout.String())
+		w.text(HeaderTimeout, t.Timeout.String())
 	}
 	if t.Attempt > 1 {
-		add(HeaderAttempt, strconv.Itoa(t.Attempt))
+		w.count(HeaderAttempt, t.Attempt)
 	}
-	if t.MaxAttempts > 0 {
-		add(HeaderMaxAttempts, strconv.Itoa(t.MaxAttempts))
-	}
-	if t.Deferrals > 0 {
-		// Clamped, so that a task that waits for years can still be read.
-		add(HeaderDeferrals, strconv.Itoa(min(t.Deferrals, maxCount)))
-	}
-	add(HeaderSubmitted, formatTime(t.Submitted))
-	add(HeaderHop, t.Hop)
-	for _, h := range t.Headers {
-		hs = append(hs, kgo.RecordHeader{Key: h.Name, Value: h.Value})
-	}
-	r := &kgo.Record{Value: t.Payload, Headers: hs}
+	w.count(HeaderMaxAttempts, t.MaxAttempts)
+	// Clamped, so that a task that waits for years can still be read.
+	w.count(HeaderDeferrals, min(t.Deferrals, maxCount))
+	w.time(HeaderSubmitted, t.Submitted)
+	w.text(HeaderHop, t.Hop)
+	r := &kgo.Record{Value: t.Payload, Headers: w.headers(t.Headers)}
 	if t.Key != "" {
 		r.Key = []byte(t.Key)
 	}
 	return r
+}
+
+// headerWriter collects header values in one buffer, which is cut into them at
+// the end, when it no longer moves.
+type headerWriter struct {
+	buf   []byte
+	n     int
+	names [12]string
+	ends  [12]int
+}
+
+func (w *headerWriter) end(name string) {
+	w.names[w.n], w.ends[w.n] = name, len(w.buf)
+	w.n++
+}
+
+func (w *headerWriter) text(name, value string) {
+	if value != "" {
+		w.buf = append(w.buf, value...)
+		w.end(name)
+	}
+}
+
+func (w *headerWriter) time(name string, t time.Time) {
+	if !t.IsZero() {
+		w.buf = t.UTC().AppendFormat(w.buf, time.RFC3339Nano)
+		w.end(name)
+	}
+}
+
+func (w *headerWriter) count(name string, n int) {
+	if n > 0 {
+		w.buf = strconv.AppendInt(w.buf, int64(n), 10)
+		w.end(name)
+	}
+}
+
+// headers returns what was written, and the user's own after it.
+func (w *headerWriter) headers(own []Header) []kgo.RecordHeader {
+	hs := make([]kgo.RecordHeader, 0, w.n+len(own))
+	from := 0
+	for i, end := range w.ends[:w.n] {
+		hs = append(hs, kgo.RecordHeader{Key: w.names[i], Value: w.buf[from:end:end]})
+		from = end
+	}
+	for _, h := range own {
+		hs = append(hs, kgo.RecordHeader{Key: h.Name, Value: h.Value})
+	}
+	return hs
 }
 
 func formatTime(t time.Time) string {
@@ -172,17 +209,19 @@ func recordError(t *Task, h *kgo.RecordHeader, reason string) error {
 // for each header, to tell repeats, 0 for a name that this version does not
 // know, and what is wrong, or "".
 func decodeHeader(t *Task, h *kgo.RecordHeader) (bit int, fault string) {
-	v := string(h.Value)
+	// Each value is converted where it is used: what is only parsed then
+	// costs no allocation.
+	v := h.Value
 	switch h.Key {
 	case HeaderKind:
-		t.Kind = v
-		return 1 << 0, text.Fault(v, MaxKindBytes)
+		t.Kind = string(v)
+		return 1 << 0, text.Fault(t.Kind, MaxKindBytes)
 	case HeaderID:
-		t.ID = v
-		return 1 << 1, text.Fault(v, MaxIDBytes)
+		t.ID = string(v)
+		return 1 << 1, text.Fault(t.ID, MaxIDBytes)
 	case HeaderLane:
-		t.Lane = v
-		return 1 << 2, text.Fault(v, MaxLaneBytes)
+		t.Lane = string(v)
+		return 1 << 2, text.Fault(t.Lane, MaxLaneBytes)
 	case HeaderDue:
 		return 1 << 3, parseTime(&t.Due, v)
 	case HeaderLeave:
@@ -190,7 +229,7 @@ func decodeHeader(t *Task, h *kgo.RecordHeader) (bit int, fault string) {
 	case HeaderExpires:
 		return 1 << 5, parseTime(&t.Expires, v)
 	case HeaderTimeout:
-		d, err := time.ParseDuration(v)
+		d, err := time.ParseDuration(string(v))
 		if err != nil || d <= 0 || d > MaxTimeout {
 			return 1 << 6, fmt.Sprintf("is not a duration above 0 and up to %s, such as 1m30s", MaxTimeout)
 		}
@@ -205,14 +244,14 @@ func decodeHeader(t *Task, h *kgo.RecordHeader) (bit int, fault string) {
 	case HeaderSubmitted:
 		return 1 << 10, parseTime(&t.Submitted, v)
 	case HeaderHop:
-		t.Hop = v
-		return 1 << 11, text.Fault(v, maxHopBytes)
+		t.Hop = string(v)
+		return 1 << 11, text.Fault(t.Hop, maxHopBytes)
 	}
 	return 0, ""
 }
 
-func parseTime(to *time.Time, v string) string {
-	t, err := time.Parse(time.RFC3339Nano, v)
+func parseTime(to *time.Time, v []byte) string {
+	t, err := time.Parse(time.RFC3339Nano, string(v))
 	if err != nil {
 		return "is not a time as of RFC 3339, such as 2026-01-02T15:04:05.999Z"
 	}
@@ -223,8 +262,8 @@ func parseTime(to *time.Time, v string) string {
 	return ""
 }
 
-func parseCount(to *int, v string) string {
-	n, err := strconv.ParseUint(v, 10, 32)
+func parseCount(to *int, v []byte) string {
+	n, err := strconv.ParseUint(string(v), 10, 32)
 	if err != nil || n == 0 || n > maxCount || v[0] == '0' {
 		return fmt.Sprintf("is not a whole number between 1 and %d", maxCount)
 	}
