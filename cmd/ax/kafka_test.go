@@ -57,7 +57,7 @@ func TestTopicsCheckFindsAChangeByHandAndApplyMendsIt(t *testing.T) {
 
 	got := call(t, append([]string{"topics", "check", "--json"}, flags...)...)
 	require.Equal(t, 3, got.code)
-	require.Contains(t, got.object(t)["error"], "1 differences")
+	require.Contains(t, got.object(t)["error"], "1 difference")
 	require.Equal(t, []any{map[string]any{"action": "set", "topic": "orders.lane.low", "what": "retention.ms", "from": "1000", "to": "-1"}}, got.object(t)["changes"])
 	require.Equal(t, 3, call(t, append([]string{"topics", "check"}, flags...)...).code, "check changed it")
 
