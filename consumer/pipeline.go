@@ -18,23 +18,21 @@ import (
 
 // slot runs one task after the other until the worker stops.
 func (w *Worker) slot() {
-	var ended *job
-	var took time.Duration
+	var j *job
 	for {
-		j := w.sched.next(ended, took)
-		if j == nil {
+		if j = w.sched.next(j); j == nil {
 			return
 		}
-		began := time.Now()
 		w.process(j)
-		ended, took = j, time.Since(began)
 	}
 }
 
 // process takes one task through the pipeline. Work on its partition was
 // started, and every path from here ends it exactly once.
 func (w *Worker) process(j *job) {
-	t, now := j.task, clock.Now()
+	// The clock was read when the job was picked, a moment ago: a task can
+	// only seem less due than it is.
+	t, now := j.task, j.picked
 	// The one place on which "never early" rests.
 	if now.Before(t.Due) && !sabotage.StartEarly {
 		w.wait(j, t.Due)
@@ -53,7 +51,7 @@ func (w *Worker) process(j *job) {
 			w.log.Error("no handler for a kind: its tasks wait", "kind", t.Kind, "lane", t.Lane, "task", t.ID)
 		}
 		w.deferral(j, "unknown", growing(unknownWait, t.Deferrals, time.Minute))
-	case j.kind.breaker != nil && j.kind.breaker.open():
+	case j.kind.breaker.open():
 		w.deferral(j, "breaker_open", spread(j.kind.breaker.openFor))
 	default:
 		w.claim(j)
@@ -103,18 +101,16 @@ const (
 // attempt runs the handler and settles what it returns. c is nil without a
 // store.
 func (w *Worker) attempt(j *job, c *claim) {
-	var report func(error)
-	if b := j.kind.breaker; b != nil {
-		done, err := b.cb.Allow()
-		if err != nil {
-			w.releaseClaim(c)
-			w.deferral(j, "breaker_open", spread(b.openFor))
-			return
-		}
-		report = done
+	report, err := j.kind.breaker.allow()
+	if err != nil {
+		w.releaseClaim(c)
+		w.deferral(j, "breaker_open", spread(j.kind.breaker.openFor))
+		return
 	}
-	t := j.task
-	began := clock.Now()
+	t, began := j.task, j.picked
+	if w.leases != nil {
+		began = clock.Now() // the claim took time
+	}
 	t.Run = uid.New(began)
 	timeout := t.Timeout
 	if timeout == 0 {
@@ -129,8 +125,8 @@ func (w *Worker) attempt(j *job, c *claim) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ax.ErrTimeout)
 	w.started(j, began)
 	spanned, span := w.tel.Process(ctx, t, j.lane.group)
-	err := call(j.kind.handler, ax.NewContext(spanned, t), t)
-	took := time.Since(began)
+	err = call(j.kind.handler, ax.NewContext(spanned, t), t)
+	took := clock.Now().Sub(began)
 	cause := context.Cause(ctx)
 	cancel()
 	if c != nil {
@@ -142,9 +138,7 @@ func (w *Worker) attempt(j *job, c *claim) {
 		// return anything once its own calls fail.
 		err = &interrupted{cause: cause, err: err}
 	}
-	if report != nil {
-		report(err)
-	}
+	report(err)
 	telemetry.End(span, classOf(err))
 	w.settle(j, c, err, took)
 }

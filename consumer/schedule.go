@@ -22,6 +22,7 @@ type job struct {
 	size   int
 	ready  time.Time // when it could first have started
 	until  time.Time // while held
+	picked time.Time // when a slot took it
 	// finishing is set once the handler is done and only the store has not
 	// heard of it: the handler must not run again.
 	finishing *finishing
@@ -186,20 +187,22 @@ func (l *lane) queue(j *job) *queue {
 
 // next ends the job that the slot has run, if it has, and returns the next
 // one, on which work has been started. It waits for one; it returns nil when
-// the worker stops.
-func (s *scheduler) next(ended *job, took time.Duration) *job {
+// the worker stops. The clock is read once: a job ends when the next is picked.
+func (s *scheduler) next(ended *job) *job {
+	now := clock.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ended != nil {
-		s.end(ended, took)
+		s.end(ended, now.Sub(ended.picked))
 	}
 	for !s.stopping {
-		if j := s.pick(); j != nil {
+		if j := s.pick(now); j != nil {
 			return j
 		}
 		s.idle++
 		s.cond.Wait()
 		s.idle--
+		now = clock.Now()
 	}
 	return nil
 }
@@ -208,8 +211,7 @@ func (s *scheduler) next(ended *job, took time.Duration) *job {
 // does not make it free.
 const least = time.Microsecond
 
-func (s *scheduler) pick() *job {
-	now := clock.Now()
+func (s *scheduler) pick(now time.Time) *job {
 	for {
 		i := s.fair.Pick(now, func(i int) (time.Time, bool) {
 			s.heads[i] = s.lanes[i].next()
@@ -230,6 +232,7 @@ func (s *scheduler) pick() *job {
 		}
 		j.kind.running++
 		s.fair.Start(l.index, max(j.kind.expect, least))
+		j.picked = now
 		return j
 	}
 }

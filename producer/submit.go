@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -42,7 +43,7 @@ func (c *Client) Submit(ctx context.Context, task ax.Task, opts ...SubmitOption)
 	prepare(&task, opts)
 	answer := make(chan Result, 1)
 	c.submit(ctx, task, func(r ax.Receipt, err error) { answer <- Result{r, err} })
-	r := c.await(ctx, &task, answer, &patience{})
+	r := c.await(ctx, &task, answer)
 	return r.Receipt, r.Err
 }
 
@@ -61,22 +62,63 @@ func (c *Client) SubmitJSON(ctx context.Context, kind string, v any, opts ...Sub
 // their order. They are independent: some may fail while others are written.
 // It waits as [Client.Submit] does.
 func (c *Client) SubmitMany(ctx context.Context, tasks []ax.Task) []Result {
+	if len(tasks) == 0 {
+		return nil
+	}
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	tasks = slices.Clone(tasks)
-	answers := make([]chan Result, len(tasks))
-	for i := range tasks {
-		prepare(&tasks[i], nil)
-		answer := make(chan Result, 1)
-		answers[i] = answer
-		c.submit(ctx, tasks[i], func(r ax.Receipt, err error) { answer <- Result{r, err} })
+	b := &batch{answers: make([]Result, len(tasks)), open: len(tasks), done: make(chan struct{})}
+	own := slices.Clone(tasks)
+	for i := range own {
+		prepare(&own[i], nil)
+		c.submit(ctx, own[i], func(r ax.Receipt, err error) { b.answer(i, Result{r, err}) })
 	}
-	out := make([]Result, len(tasks))
-	var p patience // one for all, or each silent task would add its own
-	for i := range tasks {
-		out[i] = c.await(ctx, &tasks[i], answers[i], &p)
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		late := time.NewTimer(settleTime)
+		defer late.Stop()
+		select {
+		case <-b.done:
+		case <-late.C:
+		}
 	}
-	return out
+	return b.close(func(i int) Result { return Result{Err: c.silent(ctx, &own[i])} })
+}
+
+// batch collects the answers to the tasks of one SubmitMany.
+type batch struct {
+	mu      sync.Mutex
+	answers []Result
+	open    int
+	over    bool
+	done    chan struct{} // closed with the last answer
+}
+
+func (b *batch) answer(i int, r Result) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over {
+		return // it came too late
+	}
+	b.answers[i] = r
+	if b.open--; b.open == 0 {
+		close(b.done)
+	}
+}
+
+// close returns the answers, with missing in the place of those that have not
+// come.
+func (b *batch) close(missing func(int) Result) []Result {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.over = true
+	for i := range b.answers {
+		if a := &b.answers[i]; a.Err == nil && a.Receipt.ID == "" {
+			*a = missing(i)
+		}
+	}
+	return b.answers
 }
 
 // SubmitAsync writes the task and calls done exactly once with the answer that
@@ -107,13 +149,13 @@ func (c *Client) bound(ctx context.Context) (context.Context, context.CancelFunc
 // await returns the answer, or "outcome unknown" once ctx has ended and the
 // Kafka client has not given the record up: it never gives up a record that a
 // broker may hold, however long the broker is silent.
-func (c *Client) await(ctx context.Context, task *ax.Task, answer <-chan Result, p *patience) Result {
+func (c *Client) await(ctx context.Context, task *ax.Task, answer <-chan Result) Result {
 	select {
 	case r := <-answer:
 		return r
 	case <-ctx.Done():
 	}
-	late := time.NewTimer(p.left())
+	late := time.NewTimer(settleTime)
 	defer late.Stop()
 	select {
 	case r := <-answer:
@@ -124,22 +166,17 @@ func (c *Client) await(ctx context.Context, task *ax.Task, answer <-chan Result,
 	case r := <-answer: // both were ready
 		return r
 	default:
-		err := fmt.Errorf("%w: %w", ax.ErrUnknownOutcome, context.Cause(ctx))
-		if last := c.watch.Err(); last != nil {
-			err = fmt.Errorf("%w; last: %w", err, last)
-		}
-		return Result{Err: c.fail(task, err)}
+		return Result{Err: c.silent(ctx, task)}
 	}
 }
 
-// patience is what is left of settleTime since it was first asked.
-type patience struct{ end time.Time }
-
-func (p *patience) left() time.Duration {
-	if p.end.IsZero() {
-		p.end = time.Now().Add(settleTime)
+// silent is the error of a task to which no answer came.
+func (c *Client) silent(ctx context.Context, task *ax.Task) error {
+	err := fmt.Errorf("%w: %w", ax.ErrUnknownOutcome, context.Cause(ctx))
+	if last := c.watch.Err(); last != nil {
+		err = fmt.Errorf("%w; last: %w", err, last)
 	}
-	return time.Until(p.end)
+	return c.fail(task, err)
 }
 
 // prepare applies the options, and gives the task an id, so that each error

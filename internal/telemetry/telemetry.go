@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -42,6 +43,12 @@ type Telemetry struct {
 	lateness  metric.Float64Histogram
 	outcomes  metric.Int64Counter
 	rejected  metric.Int64Counter
+
+	// Without an SDK a span costs what a short handler does. So once a span has
+	// come out as none, only every awakeEvery-th is asked for again, in case
+	// an SDK is registered later.
+	asleep atomic.Bool
+	asked  atomic.Uint32
 
 	starts sync.Map // name+destination → []trace.SpanStartOption
 	sets   sync.Map // [4]string → metric.MeasurementOption
@@ -116,12 +123,34 @@ func (t *Telemetry) set(a, b, c, d string, build func() []attribute.KeyValue) me
 	return s.(metric.MeasurementOption)
 }
 
+const awakeEvery = 64
+
+// none returns the span that is none.
+func none() trace.Span { return trace.SpanFromContext(context.Background()) }
+
+// idle reports whether a span would be none.
+func (t *Telemetry) idle(ctx context.Context) bool {
+	return t.asleep.Load() && t.asked.Add(1)%awakeEvery != 0 && !trace.SpanContextFromContext(ctx).IsValid()
+}
+
+// saw notes whether a span is one.
+func (t *Telemetry) saw(sc trace.SpanContext) bool {
+	valid := sc.IsValid()
+	if t.asleep.Load() == valid {
+		t.asleep.Store(!valid)
+	}
+	return valid
+}
+
 // Send begins the span of a submit, whose context it puts into the task's
 // headers as the creation context, unless the caller gave one or used up what
 // a record's headers may take: more, and the worker would refuse the record.
 func (t *Telemetry) Send(ctx context.Context, task *ax.Task, destination string) (context.Context, trace.Span) {
+	if t.idle(ctx) {
+		return ctx, none()
+	}
 	ctx, span := t.tracer.Start(ctx, "send "+destination, t.sendOptions(destination, trace.SpanKindProducer)...)
-	if sc := span.SpanContext(); sc.IsValid() {
+	if sc := span.SpanContext(); t.saw(sc) {
 		span.SetAttributes(semconv.MessagingMessageID(task.ID), attribute.String("ax.task.kind", task.Kind))
 		c := (*carrier)(task)
 		if !slices.ContainsFunc(t.prop.Fields(), func(f string) bool { return c.Get(f) != "" }) {
@@ -138,8 +167,11 @@ func (t *Telemetry) Send(ctx context.Context, task *ax.Task, destination string)
 // republish. It puts its context into the task's Hop and leaves the creation
 // context as it is.
 func (t *Telemetry) Hop(ctx context.Context, task *ax.Task, destination string) trace.Span {
+	if t.idle(ctx) {
+		return none()
+	}
 	_, span := t.tracer.Start(ctx, "send "+destination, t.sendOptions(destination, trace.SpanKindClient)...)
-	if sc := span.SpanContext(); sc.IsValid() {
+	if sc := span.SpanContext(); t.saw(sc) {
 		span.SetAttributes(semconv.MessagingMessageID(task.ID), attribute.String("ax.task.kind", task.Kind))
 		t.link(span, task)
 		task.Hop = traceparent(sc)
@@ -160,6 +192,9 @@ func (t *Telemetry) sendOptions(destination string, kind trace.SpanKind) []trace
 
 // Process begins the span of one run of a handler.
 func (t *Telemetry) Process(ctx context.Context, task *ax.Task, group string) (context.Context, trace.Span) {
+	if t.idle(ctx) {
+		return ctx, none()
+	}
 	destination := task.Source.Topic
 	ctx, span := t.tracer.Start(ctx, "process "+destination, t.options("process", destination, func() []trace.SpanStartOption {
 		return []trace.SpanStartOption{
@@ -170,7 +205,7 @@ func (t *Telemetry) Process(ctx context.Context, task *ax.Task, group string) (c
 				semconv.MessagingDestinationName(destination), semconv.MessagingConsumerGroupName(group)),
 		}
 	})...)
-	if span.SpanContext().IsValid() {
+	if t.saw(span.SpanContext()) {
 		span.SetAttributes(
 			semconv.MessagingMessageID(task.ID),
 			semconv.MessagingDestinationPartitionID(strconv.Itoa(int(task.Source.Partition))),
