@@ -3,6 +3,7 @@ package consumer
 import (
 	"bytes"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -10,6 +11,7 @@ import (
 	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/internal/clock"
 	"github.com/axtasks/ax/internal/group"
+	"github.com/axtasks/ax/internal/publish"
 )
 
 // intake polls the lane while there is room for more, until ctx ends.
@@ -101,8 +103,12 @@ func (w *Worker) bury(l *lane, p *group.Partition, ticket group.Ticket, r *kgo.R
 	dead := ax.DeadRecord(r, ax.Death{Reason: ax.ReasonMalformed, Error: cause.Error(), At: clock.Now(), TopicID: w.ids[r.Topic]})
 	dead.Topic = w.router.Dead()
 	w.sched.settle(l, 1)
-	w.pub.Send(dead, func(_ *kgo.Record, err error) {
+	w.pub.SendWhile(p.Owned, dead, func(_ *kgo.Record, err error) {
 		w.sched.settle(l, -1)
+		if errors.Is(err, publish.ErrGivenUp) {
+			p.Abort()
+			return
+		}
 		if err != nil {
 			w.log.Error("a record can't even enter the dead topic; it stays unfinished", "topic", r.Topic,
 				"partition", r.Partition, "offset", r.Offset, "error", err)

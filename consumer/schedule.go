@@ -20,9 +20,10 @@ type job struct {
 	part   *group.Partition
 	ticket group.Ticket
 	size   int
-	ready  time.Time // when it could first have started
-	until  time.Time // while held
-	picked time.Time // when a slot took it
+	ready  time.Time     // when it could first have started
+	until  time.Time     // while held
+	picked time.Time     // when a slot took it
+	charge time.Duration // to its lane, when it was picked
 	// finishing is set once the handler is done and only the store has not
 	// heard of it: the handler must not run again.
 	finishing *finishing
@@ -231,7 +232,8 @@ func (s *scheduler) pick(now time.Time) *job {
 			l.part(j.part).running++
 		}
 		j.kind.running++
-		s.fair.Start(l.index, max(j.kind.expect, least))
+		j.charge = max(j.kind.expect, least)
+		s.fair.Start(l.index, j.charge)
 		j.picked = now
 		return j
 	}
@@ -308,8 +310,7 @@ func (s *scheduler) full(l *lane) bool {
 func (s *scheduler) end(j *job, took time.Duration) {
 	l := j.lane
 	j.kind.running--
-	expected := max(j.kind.expect, least)
-	s.fair.End(l.index, expected, max(took, least))
+	s.fair.End(l.index, j.charge, max(took, least))
 	j.kind.expect += (took - j.kind.expect) / 8
 	if st := l.parts[j.part]; st != nil && l.conf.Limit > 0 {
 		if st.running--; st.running == 0 && !j.part.Owned() {

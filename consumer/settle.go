@@ -12,6 +12,7 @@ import (
 	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/idempotency"
 	"github.com/axtasks/ax/internal/clock"
+	"github.com/axtasks/ax/internal/publish"
 	"github.com/axtasks/ax/internal/telemetry"
 )
 
@@ -24,8 +25,7 @@ func (w *Worker) settle(j *job, c *claim, err error, took time.Duration) {
 		// runs the task again under the same attempt.
 		w.releaseClaim(c)
 		w.ended(j, class, took)
-		j.part.Abort()
-		w.sched.free(j)
+		w.forget(j)
 		return
 	case "lease_lost":
 		// Another run has the task. It comes back here only to learn that it
@@ -121,10 +121,7 @@ func (w *Worker) wait(j *job, until time.Time) {
 // acknowledged.
 func (w *Worker) publish(j *job, next *ax.Task, topic string) {
 	if !j.part.Owned() {
-		// Whoever owns the partition now runs the task again, and a copy
-		// from here would be a second one.
-		j.part.Abort()
-		w.sched.free(j)
+		w.forget(j)
 		return
 	}
 	span := w.tel.Hop(context.Background(), next, w.router.Lane(next.Lane))
@@ -149,6 +146,11 @@ func (w *Worker) send(j *job, r *kgo.Record, answered func(error), refused func(
 	began := time.Now()
 	done := func(_ *kgo.Record, err error) {
 		w.sched.settle(j.lane, -1)
+		if errors.Is(err, publish.ErrGivenUp) {
+			answered(err)
+			w.forget(j)
+			return
+		}
 		w.tel.Sent(context.Background(), r.Topic, "", time.Since(began))
 		answered(err)
 		if err != nil {
@@ -158,7 +160,14 @@ func (w *Worker) send(j *job, r *kgo.Record, answered func(error), refused func(
 		j.part.Done(j.ticket)
 		w.sched.free(j)
 	}
-	w.pub.Send(r, done)
+	w.pub.SendWhile(j.part.Owned, r, done)
+}
+
+// forget ends the worker's part in a job whose partition is another's now,
+// which runs the task again: a copy from here would be a second one.
+func (w *Worker) forget(j *job) {
+	j.part.Abort()
+	w.sched.free(j)
 }
 
 // dead ends the task in the dead topic.
@@ -168,8 +177,7 @@ func (w *Worker) dead(j *job, reason ax.Reason, cause error, attempts int, took 
 		"partition", t.Source.Partition, "offset", t.Source.Offset, "reason", string(reason), "error", cause)
 	w.ended(j, "dead", took)
 	if !j.part.Owned() {
-		j.part.Abort()
-		w.sched.free(j)
+		w.forget(j)
 		return
 	}
 	w.deadNow(j, reason, cause, attempts)
@@ -191,9 +199,13 @@ func (w *Worker) deadNow(j *job, reason ax.Reason, cause error, attempts int) {
 	}
 	// This runs in a done function, where the client must not be called.
 	w.sched.settle(j.lane, 1)
-	w.pub.Queue(r, func(_ *kgo.Record, err error) {
+	w.pub.QueueWhile(j.part.Owned, r, func(_ *kgo.Record, err error) {
 		w.sched.settle(j.lane, -1)
-		if err != nil {
+		switch {
+		case errors.Is(err, publish.ErrGivenUp):
+			w.forget(j)
+			return
+		case err != nil:
 			refused(err)
 			return
 		}

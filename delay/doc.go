@@ -20,6 +20,11 @@
 // only when its successor is acknowledged: a mover that dies in between
 // publishes a second copy and loses nothing.
 //
+// What is on its way to a topic is bounded for each topic, in number and bytes.
+// Where one can't be written, its tasks are held back in the queues of their
+// partitions, and all others go on; what definitely failed is published again
+// with growing waits, for as long as the mover owns its partition.
+//
 // A partition whose queue is full while its head may not leave is paused, so a
 // backlog of any length and delay costs the memory of one short queue. A record
 // that is no task goes to the dead topic with the reason, and blocks nobody.

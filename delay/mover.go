@@ -74,6 +74,8 @@ type Mover struct {
 	router *router.Router
 	tel    *telemetry.Telemetry
 	ran    atomic.Bool
+
+	readers []*reader
 }
 
 // New returns a mover for the domain. It talks to nobody.
@@ -100,6 +102,20 @@ func New(d ax.Domain, opts ...Option) (*Mover, error) {
 	if _, _, err := kafka.Options(m.domain, "mover", nil); err != nil {
 		return nil, err
 	}
+	far := map[string]router.Tier{}
+	var topics []string
+	for _, t := range m.router.Tiers() {
+		far[t.Topic] = t
+		topics = append(topics, t.Topic)
+	}
+	m.readers = []*reader{
+		{m: m, name: "far mover", group: m.router.FarGroup(), topics: topics, tiers: far},
+		{m: m, name: "near mover", group: m.router.NearGroup(), topics: []string{m.router.Near()}},
+	}
+	for _, r := range m.readers {
+		r.parts, r.loads = map[*group.Partition]*source{}, map[string]*load{}
+		r.wake = make(chan struct{}, 1)
+	}
 	return m, nil
 }
 
@@ -112,31 +128,29 @@ func (m *Mover) Run(ctx context.Context) error {
 	if m.ran.Swap(true) {
 		return fmt.Errorf("ax: mover of domain %s: run: %w", m.domain.Name, ax.ErrClosed)
 	}
-	far := map[string]router.Tier{}
-	var topics []string
-	for _, t := range m.router.Tiers() {
-		far[t.Topic] = t
-		topics = append(topics, t.Topic)
-	}
-	readers := []*reader{
-		{m: m, name: "far mover", group: m.router.FarGroup(), topics: topics, tiers: far},
-		{m: m, name: "near mover", group: m.router.NearGroup(), topics: []string{m.router.Near()}},
-	}
-	for i, r := range readers {
-		if err := r.open(ctx); err != nil {
-			for _, opened := range readers[:i] {
-				err = errors.Join(err, opened.member.Close(ctx))
-			}
-			return fmt.Errorf("ax: mover of domain %s: %w", m.domain.Name, err)
+	for i, r := range m.readers {
+		err := r.open(ctx)
+		if err == nil {
+			continue
 		}
+		closing, done := context.WithTimeout(context.WithoutCancel(ctx), m.cfg.grace)
+		defer done()
+		var left error
+		for _, opened := range m.readers[:i] {
+			left = errors.Join(left, opened.member.Close(closing))
+		}
+		if ctx.Err() != nil {
+			return left // it was told to stop before it had begun
+		}
+		return fmt.Errorf("ax: mover of domain %s: %w", m.domain.Name, errors.Join(err, left))
 	}
 	var wg sync.WaitGroup
-	errs := make([]error, len(readers))
-	for i, r := range readers {
+	errs := make([]error, len(m.readers))
+	for i, r := range m.readers {
 		wg.Go(func() { errs[i] = r.run(ctx) })
 	}
 	if m.cfg.trim {
-		wg.Go(func() { m.trimLoop(ctx, readers[0].member.Kafka()) })
+		wg.Go(func() { m.trimLoop(ctx, m.readers[0].member.Kafka()) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
@@ -152,15 +166,13 @@ func (r *reader) open(ctx context.Context) error {
 	}
 	opts = append(opts, kafka.Producing(m.domain)...)
 	opts = append(opts, m.router.Options()...)
-	opts = append(opts, kgo.MaxBufferedRecords(2*maxOpen), kgo.FetchMaxBytes(8<<20), kgo.FetchMaxPartitionBytes(1<<20))
+	opts = append(opts, kgo.MaxBufferedRecords(maxOpen*len(m.router.Topics())), kgo.FetchMaxBytes(8<<20), kgo.FetchMaxPartitionBytes(1<<20))
 	opts = append(opts, m.cfg.kafka...)
 	// A client of its own asks before the member joins: a group that can't
 	// work must not take partitions from one that can.
-	if r.ids, err = ask(ctx, opts, watch, append([]string{m.router.Dead()}, r.topics...)); err != nil {
+	if r.ids, err = ask(ctx, opts, watch, m.router.Topics()); err != nil {
 		return err
 	}
-	r.parts = map[*group.Partition]*source{}
-	r.wake = make(chan struct{}, 1)
 	r.member, err = group.New(group.Config{
 		Name: r.name, Group: r.group, Topics: r.topics, IDs: r.ids, Opts: opts, Watch: watch, Log: m.cfg.log,
 		CommitEvery: m.cfg.commitEvery, RevokeWait: m.cfg.grace, MaxSpan: max(100_000, 4*m.domain.Delay.Buffer),

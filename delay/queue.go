@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/internal/group"
 	"github.com/axtasks/ax/router"
@@ -16,17 +18,51 @@ type source struct {
 	p     *group.Partition
 	tier  *router.Tier // nil in the near tier
 	queue waiting
-	bytes int
+	held  int // entries that may leave, whose topic has no room
+	bytes int // of queue and held
+
+	skew  time.Duration // from the broker's clock to ours
+	timed bool          // skew was measured
 }
 
-// entry is one task that waits.
+// measure takes in how old the newest record of a poll is by our clock: its
+// wait for us, which is short where we keep up, and the difference of the
+// clocks. The least of late is the measure. One that is too large, after an
+// outage, only lets a false claim last longer, and not by more than maxSkew.
+func (s *source) measure(age time.Duration) {
+	if !s.timed || age < s.skew {
+		s.skew, s.timed = age, true
+		return
+	}
+	s.skew += (age - s.skew) / 8
+}
+
+// entry is one record that waits: a task, or what goes to the dead topic.
 type entry struct {
 	task   *ax.Task
+	dead   *kgo.Record // nil for a task
 	ticket group.Ticket
 	leave  time.Time
-	order  int64 // of the log
+	at     time.Time // the nominal instant of leave; zero: the clock's
+	order  int64     // of the log
 	size   int
 }
+
+// ready is an entry that may leave.
+type ready struct {
+	s *source
+	e *entry
+}
+
+// load is what is on its way to one topic, and what waits for room there. Each
+// topic has a bound of its own, so that one that can't be written doesn't hold
+// up the others.
+type load struct {
+	n, bytes int
+	held     []ready
+}
+
+func (l *load) full() bool { return l.n >= maxOpen || l.bytes >= maxOpenBytes }
 
 // waiting holds entries: in the order of the log for a far tier, as a heap by
 // leave time for the near tier.
@@ -92,6 +128,14 @@ func own(t *ax.Task) {
 	t.Payload = bytes.Clone(t.Payload)
 	for i := range t.Headers {
 		t.Headers[i].Value = bytes.Clone(t.Headers[i].Value)
+	}
+}
+
+// ownRecord is own for a record that is no task.
+func ownRecord(r *kgo.Record) {
+	r.Value = bytes.Clone(r.Value)
+	for i := range r.Headers {
+		r.Headers[i].Value = bytes.Clone(r.Headers[i].Value)
 	}
 }
 

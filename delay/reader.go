@@ -3,8 +3,8 @@ package delay
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -23,8 +23,11 @@ const (
 	farHigh, farLow = 1024, 256
 	farBytes        = 1 << 20
 	nearBytes       = 16 << 20
-	// maxOpen bounds the records that are published and not acknowledged.
-	maxOpen = 8192
+	// They bound what is published to one topic and not acknowledged.
+	maxOpen      = 4096
+	maxOpenBytes = 32 << 20
+	// maxSkew is how far a broker's clock may be behind.
+	maxSkew = 10 * time.Minute
 )
 
 // reader moves the records of the far tiers, or of the near tier.
@@ -39,10 +42,10 @@ type reader struct {
 	member *group.Member
 	pub    *publish.Publisher
 	wake   chan struct{} // something new may leave
-	full   atomic.Bool   // the loop stopped at maxOpen
 
 	mu    sync.Mutex
 	parts map[*group.Partition]*source
+	loads map[string]*load // by topic
 }
 
 func (r *reader) signal() {
@@ -56,8 +59,8 @@ func (r *reader) signal() {
 func (r *reader) take(b group.Batch) {
 	now := clock.Now()
 	r.m.tel.Consumed(context.Background(), b.Partition.Topic, r.group, len(b.Records))
+	var run []ready
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	s := r.parts[b.Partition]
 	if s == nil {
 		s = &source{p: b.Partition}
@@ -66,14 +69,27 @@ func (r *reader) take(b group.Batch) {
 		}
 		r.parts[b.Partition] = s
 	}
+	if last := b.Records[len(b.Records)-1]; brokerTime(last) {
+		s.measure(now.Sub(last.Timestamp))
+	}
 	for i, rec := range b.Records {
+		e := &entry{ticket: b.Tickets[i], order: rec.Offset}
 		t, err := ax.Decode(rec, r.ids[rec.Topic])
+		if err == nil {
+			err = r.m.domain.CheckDue(t, now)
+		}
 		if err != nil {
-			r.bury(s.p, b.Tickets[i], rec, ax.ReasonMalformed, err, 0)
+			e.dead = r.dead(rec, ax.ReasonMalformed, err, 0)
+			ownRecord(e.dead)
+			e.size = sizeOf(&ax.Task{Payload: rec.Value, Key: string(rec.Key)})
+			s.bytes += e.size
+			if _, ok := r.place(ready{s, e}, now); ok {
+				run = append(run, ready{s, e})
+			}
 			continue
 		}
-		e := &entry{task: t, ticket: b.Tickets[i], order: rec.Offset, size: sizeOf(t)}
-		e.leave = r.leave(s, rec, t, now)
+		e.task, e.size = t, sizeOf(t)
+		r.schedule(s, rec, e, now)
 		if e.leave.After(now) {
 			own(t)
 		}
@@ -81,28 +97,38 @@ func (r *reader) take(b group.Batch) {
 		s.bytes += e.size
 	}
 	r.bound(s)
+	r.mu.Unlock()
+	for _, x := range run {
+		r.send(x, r.m.router.Dead())
+	}
 	r.signal()
 }
 
-// leave returns when the task may leave its tier.
-func (r *reader) leave(s *source, rec *kgo.Record, t *ax.Task, now time.Time) time.Time {
-	d := r.m.domain.Delay
-	if s.tier != nil {
-		appended := now
-		if rec.Attrs.TimestampType() == 1 { // the broker's clock
-			appended = rec.Timestamp
+func brokerTime(rec *kgo.Record) bool { return rec.Attrs.TimestampType() == 1 }
+
+// schedule sets when the entry may leave its tier.
+func (r *reader) schedule(s *source, rec *kgo.Record, e *entry, now time.Time) {
+	d, t := r.m.domain.Delay, e.task
+	if s.tier == nil {
+		if e.leave = t.Due.Add(-max(d.Lead, 0)); t.Due.Sub(now) > d.Tiers[0]+d.Window {
+			e.leave = now // it is not near: back to the far tiers
 		}
-		claim := t.Leave
-		at := r.m.router.LeaveAt(*s.tier, claim, appended)
-		if claim.IsZero() {
-			t.Leave = at
+		return
+	}
+	appended := now
+	if brokerTime(rec) {
+		appended = rec.Timestamp
+		if !t.Leave.IsZero() {
+			// A broker whose clock is behind by more than the wait would
+			// bound every claim into the past, and the task would go round
+			// in this tier as fast as the broker can.
+			appended = appended.Add(min(s.skew, maxSkew))
 		}
-		return at
 	}
-	if t.Due.Sub(now) > d.Tiers[0]+d.Window {
-		return now // it is not near: back to the far tiers
+	e.leave, e.at = r.m.router.LeaveAt(*s.tier, t.Leave, appended), t.Leave
+	if e.at.IsZero() {
+		e.at = e.leave
 	}
-	return t.Due.Add(-max(d.Lead, 0))
 }
 
 // bound pauses a partition that has enough waiting, and resumes one that has
@@ -112,7 +138,7 @@ func (r *reader) bound(s *source) {
 	if s.tier != nil {
 		high, low, bytes = farHigh, farLow, farBytes
 	}
-	switch n := s.queue.Len(); {
+	switch n := s.queue.Len() + s.held; {
 	case n >= high || s.bytes >= bytes:
 		s.p.Pause(group.PauseWait)
 	case n <= low && s.bytes <= bytes/2:
@@ -125,8 +151,13 @@ func (r *reader) bound(s *source) {
 func (r *reader) dropped(ps []*group.Partition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	gone := map[*source]bool{}
 	for _, p := range ps {
+		gone[r.parts[p]] = true
 		delete(r.parts, p)
+	}
+	for _, l := range r.loads {
+		l.held = slices.DeleteFunc(l.held, func(x ready) bool { return gone[x.s] })
 	}
 }
 
@@ -147,101 +178,152 @@ func (r *reader) moveLoop(ctx context.Context) {
 // move sends on all that may leave at now, and returns how long nothing more
 // will.
 func (r *reader) move(now time.Time) time.Duration {
-	type ready struct {
-		s *source
-		e *entry
-	}
 	var run []ready
+	var topics []string
+	place := func(x ready) {
+		if topic, ok := r.place(x, now); ok {
+			run, topics = append(run, x), append(topics, topic)
+		}
+	}
 	// The timer is never set further, so that a wall clock that jumps ahead is
 	// noticed.
 	next := time.Minute
 	r.mu.Lock()
-	room := maxOpen - r.pub.Open()
+	for _, l := range r.loads {
+		for len(l.held) > 0 && !l.full() {
+			x := l.held[0]
+			l.held[0] = ready{}
+			l.held = l.held[1:]
+			x.s.held--
+			place(x)
+		}
+	}
 	for _, s := range r.parts {
 		for e := s.queue.first(); e != nil; e = s.queue.first() {
 			if wait := e.leave.Sub(now); wait > 0 {
 				next = min(next, wait)
 				break
 			}
-			if len(run) >= room {
-				r.full.Store(true)
-				break // an answer wakes the loop
-			}
-			if !s.p.Start() {
-				break // it is being given up
-			}
-			s.queue.remove()
-			s.bytes -= e.size
-			run = append(run, ready{s, e})
+			place(ready{s, s.queue.remove()})
 		}
 		r.bound(s)
 	}
 	r.mu.Unlock()
-	for _, x := range run {
-		r.send(x.s, x.e, now)
+	for i, x := range run {
+		r.send(x, topics[i])
 	}
-	r.answered() // the answers may have come before the loop ran out of room
 	return next
 }
 
-// send publishes the task to where it goes next. Work on it was started.
-func (r *reader) send(s *source, e *entry, now time.Time) {
-	at := now
-	if s.tier != nil && !e.task.Leave.IsZero() {
-		at = e.task.Leave
+// place chooses the topic to which the entry goes next and starts work on it;
+// where the topic has no room, the entry is held until an answer wakes the
+// loop. Called with the lock held; send must follow.
+func (r *reader) place(x ready, now time.Time) (topic string, ok bool) {
+	topic = r.m.router.Dead()
+	if x.e.dead == nil {
+		at := x.e.at
+		if at.IsZero() {
+			at = now
+		}
+		topic = r.m.router.Next(x.e.task, at, now)
 	}
-	from := e.task.Source
-	topic := r.m.router.Next(e.task, at, now)
-	span := r.m.tel.Hop(context.Background(), e.task, r.m.router.Lane(e.task.Lane))
-	rec := ax.Encode(e.task)
+	l := r.load(topic)
+	if l.full() {
+		l.held = append(l.held, x)
+		x.s.held++
+		return "", false
+	}
+	x.s.bytes -= x.e.size
+	if !x.s.p.Start() {
+		return "", false // it is being given up
+	}
+	l.n++
+	l.bytes += x.e.size
+	return topic, true
+}
+
+func (r *reader) load(topic string) *load {
+	l := r.loads[topic]
+	if l == nil {
+		l = &load{}
+		r.loads[topic] = l
+	}
+	return l
+}
+
+// answered gives back the room that a record took on its way to the topic.
+func (r *reader) answered(topic string, size int) {
+	r.mu.Lock()
+	l := r.load(topic)
+	l.n--
+	l.bytes -= size
+	wake := len(l.held) > 0 && l.n <= maxOpen/2 && l.bytes <= maxOpenBytes/2
+	r.mu.Unlock()
+	if wake {
+		r.signal()
+	}
+}
+
+// send publishes the entry that was placed.
+func (r *reader) send(x ready, topic string) {
+	if x.e.dead != nil {
+		r.sendDead(x, r.pub.SendWhile)
+		return
+	}
+	task := x.e.task
+	span := r.m.tel.Hop(context.Background(), task, topic)
+	rec := ax.Encode(task)
 	rec.Topic = topic
 	began := time.Now()
-	r.pub.Send(rec, func(_ *kgo.Record, err error) {
+	r.pub.SendWhile(x.s.p.Owned, rec, func(_ *kgo.Record, err error) {
 		class := ""
 		if err != nil {
 			class = "refused"
 		}
 		r.m.tel.Sent(context.Background(), topic, class, time.Since(began))
 		telemetry.End(span, class)
-		if errors.Is(err, publish.ErrNever) {
-			raw := ax.Encode(e.task)
+		r.answered(topic, x.e.size)
+		switch {
+		case err == nil:
+			x.s.p.Done(x.e.ticket)
+		case errors.Is(err, publish.ErrNever):
+			from := task.Source
+			raw := ax.Encode(task)
 			raw.Topic, raw.Partition, raw.Offset, raw.LeaderEpoch = from.Topic, from.Partition, from.Offset, from.Epoch
-			r.sendDead(s.p, e.ticket, raw, ax.ReasonTooLarge, err, e.task.Attempt-1)
-			return
+			x.e.dead = r.dead(raw, ax.ReasonTooLarge, err, task.Attempt-1)
+			r.mu.Lock()
+			l := r.load(r.m.router.Dead())
+			l.n++
+			l.bytes += x.e.size
+			r.mu.Unlock()
+			r.sendDead(x, r.pub.QueueWhile)
+		default:
+			x.s.p.Abort()
 		}
-		s.p.Done(e.ticket)
-		r.answered()
 	})
 }
 
-// answered wakes the loop where it stopped for want of room.
-func (r *reader) answered() {
-	if r.full.Load() && r.pub.Open() <= maxOpen/2 && r.full.CompareAndSwap(true, false) {
-		r.signal()
-	}
-}
-
-// bury starts work on a record that is no task and sends it to the dead topic.
-func (r *reader) bury(p *group.Partition, t group.Ticket, rec *kgo.Record, why ax.Reason, err error, attempts int) {
-	if p.Start() {
-		r.sendDead(p, t, rec, why, err, attempts)
-	}
-}
-
-func (r *reader) sendDead(p *group.Partition, t group.Ticket, rec *kgo.Record, why ax.Reason, cause error, attempts int) {
+// dead returns the record that enters the dead topic in the place of rec.
+func (r *reader) dead(rec *kgo.Record, why ax.Reason, cause error, attempts int) *kgo.Record {
 	r.m.cfg.log.Error("a record goes to the dead topic", "role", r.name, "reason", string(why), "topic", rec.Topic,
 		"partition", rec.Partition, "offset", rec.Offset, "error", cause)
 	dead := ax.DeadRecord(rec, ax.Death{Reason: why, Error: cause.Error(), At: clock.Now(), Attempt: attempts, TopicID: r.ids[rec.Topic]})
 	dead.Topic = r.m.router.Dead()
-	r.pub.Queue(dead, func(_ *kgo.Record, err error) {
-		if err != nil {
-			// It stays unfinished: nothing is lost, and the window shows it.
-			r.m.cfg.log.Error("a record can't even enter the dead topic", "role", r.name, "topic", rec.Topic,
-				"partition", rec.Partition, "offset", rec.Offset, "error", err)
-			p.Abort()
+	return dead
+}
+
+func (r *reader) sendDead(x ready, send func(func() bool, *kgo.Record, func(*kgo.Record, error))) {
+	send(x.s.p.Owned, x.e.dead, func(_ *kgo.Record, err error) {
+		r.answered(x.e.dead.Topic, x.e.size)
+		if err == nil {
+			x.s.p.Done(x.e.ticket)
 			return
 		}
-		p.Done(t)
-		r.answered()
+		if errors.Is(err, publish.ErrNever) {
+			// It stays unfinished: nothing is lost, and the window shows it.
+			r.m.cfg.log.Error("a record can't even enter the dead topic", "role", r.name, "topic", x.s.p.Topic,
+				"partition", x.s.p.ID, "offset", x.e.order, "error", err)
+		}
+		x.s.p.Abort()
 	})
 }

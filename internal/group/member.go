@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/axtasks/ax/internal/kafka"
+	"github.com/axtasks/ax/internal/sabotage"
 )
 
 // Config describes a member.
@@ -140,7 +141,9 @@ func (m *Member) assigned(_ context.Context, cl *kgo.Client, topics map[string][
 	if len(fresh) == 0 {
 		return
 	}
-	cl.ResumeFetchPartitions(topics) // a pause of an earlier assignment
+	if !sabotage.ForgetPause {
+		cl.ResumeFetchPartitions(topics) // a pause of an earlier assignment
+	}
 	m.cfg.Log.Debug("partitions assigned", "role", m.cfg.Name, "group", m.cfg.Group, "partitions", topics)
 	if m.cfg.Assigned != nil {
 		m.cfg.Assigned(fresh)
@@ -183,7 +186,7 @@ func (m *Member) revoked(_ context.Context, cl *kgo.Client, topics map[string][]
 	if m.closing {
 		wait = 0
 	}
-	evicted := slices.ContainsFunc(ps, func(p *Partition) bool { return p.id != id })
+	evicted := !sabotage.SettleLost && slices.ContainsFunc(ps, func(p *Partition) bool { return p.id != id })
 	m.mu.Unlock()
 	if evicted {
 		m.cfg.Log.Warn("partitions lost: the member was evicted", "role", m.cfg.Name, "group", m.cfg.Group, "partitions", topics)
@@ -223,7 +226,7 @@ func (m *Member) revoked(_ context.Context, cl *kgo.Client, topics map[string][]
 
 func (m *Member) lost(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
 	ps := m.take(topics)
-	if len(ps) == 0 {
+	if len(ps) == 0 || sabotage.SettleLost {
 		return
 	}
 	m.cfg.Log.Warn("partitions lost", "role", m.cfg.Name, "group", m.cfg.Group, "partitions", topics)
@@ -266,7 +269,9 @@ func (m *Member) giveUp(ps []*Partition) {
 		topics[p.Topic] = append(topics[p.Topic], p.ID)
 	}
 	m.mu.Unlock()
-	m.kafka.ResumeFetchPartitions(topics)
+	if !sabotage.ForgetPause {
+		m.kafka.ResumeFetchPartitions(topics)
+	}
 }
 
 // Batch is what one poll returned of one partition.

@@ -21,10 +21,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/axtasks/ax/internal/kafka"
+	"github.com/axtasks/ax/internal/sabotage"
 )
 
 // ErrNever: the record can't be written as it is, however often it is tried.
 var ErrNever = errors.New("the record can't be written")
+
+// ErrGivenUp: the record is not written and not tried again, since what it
+// stands for is no longer its sender's.
+var ErrGivenUp = errors.New("the source was lost before the record was written")
 
 // Publisher writes records with one client. Make it with [New], and run
 // [Publisher.Run] while it is used.
@@ -35,20 +40,23 @@ type Publisher struct {
 	open  atomic.Int64
 	wake  chan struct{}
 
-	mu    sync.Mutex
-	waits waiting
+	mu     sync.Mutex
+	waits  waiting
+	logged map[string]time.Time // by topic: the last failure that was
 }
 
 // New returns a publisher that writes with client, which stays the caller's.
 func New(client *kgo.Client, watch *kafka.Watch, log *slog.Logger) *Publisher {
-	return &Publisher{kafka: client, watch: watch, log: log, wake: make(chan struct{}, 1)}
+	return &Publisher{kafka: client, watch: watch, log: log, wake: make(chan struct{}, 1), logged: map[string]time.Time{}}
 }
 
 type item struct {
-	record *kgo.Record
-	done   func(*kgo.Record, error)
-	tries  int
-	at     time.Time // of the next try
+	record  *kgo.Record
+	done    func(*kgo.Record, error)
+	owned   func() bool // nil: always
+	tries   int
+	refused int       // tries that a broker refused as they were
+	at      time.Time // of the next try
 }
 
 // Send writes r and calls done once: with nil when it is acknowledged, with an
@@ -56,32 +64,51 @@ type item struct {
 // called for records that are still open when the publisher is closed. It is
 // called in the client's goroutine and must not block. Send itself never
 // blocks.
-func (p *Publisher) Send(r *kgo.Record, done func(*kgo.Record, error)) {
+func (p *Publisher) Send(r *kgo.Record, done func(*kgo.Record, error)) { p.SendWhile(nil, r, done) }
+
+// SendWhile is Send while owned reports true: what definitely failed is given
+// up after that, with [ErrGivenUp], since whoever owns the source now sends the
+// record too.
+func (p *Publisher) SendWhile(owned func() bool, r *kgo.Record, done func(*kgo.Record, error)) {
 	p.open.Add(1)
-	p.try(&item{record: r, done: done})
+	p.try(&item{record: r, done: done, owned: owned})
 }
 
 // Queue is Send from within a done function, where the client must not be
 // called: the goroutine of [Publisher.Run] sends it.
-func (p *Publisher) Queue(r *kgo.Record, done func(*kgo.Record, error)) {
+func (p *Publisher) Queue(r *kgo.Record, done func(*kgo.Record, error)) { p.QueueWhile(nil, r, done) }
+
+// QueueWhile is [Publisher.SendWhile] from within a done function.
+func (p *Publisher) QueueWhile(owned func() bool, r *kgo.Record, done func(*kgo.Record, error)) {
 	p.open.Add(1)
-	p.push(&item{record: r, done: done, at: time.Now()})
+	p.push(&item{record: r, done: done, owned: owned, at: time.Now()})
 }
 
 // Open returns how many records have no answer yet.
 func (p *Publisher) Open() int { return int(p.open.Load()) }
 
 func (p *Publisher) try(it *item) {
+	if it.owned != nil && !it.owned() {
+		p.open.Add(-1)
+		it.done(it.record, ErrGivenUp)
+		return
+	}
 	it.record.Timestamp = time.Time{}
 	// Without a deadline: the wait for an answer is kept, see above.
 	p.kafka.TryProduce(context.Background(), it.record, func(r *kgo.Record, err error) {
 		switch {
-		case err == nil:
+		case err == nil, sabotage.DropFailedPublish && !errors.Is(err, kgo.ErrClientClosed):
 			p.open.Add(-1)
 			it.done(r, nil)
 		case errors.Is(err, kgo.ErrClientClosed):
 			p.open.Add(-1) // its source is not finished, and is read again
 		case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge), errors.Is(err, kerr.InvalidRecord):
+			// A broker refuses the batch, not the record: what shared it with
+			// one that is too large comes through on its own.
+			if it.refused++; it.refused <= refusals {
+				p.again(it, err)
+				return
+			}
 			p.open.Add(-1)
 			it.done(r, errors.Join(ErrNever, err))
 		default:
@@ -93,16 +120,31 @@ func (p *Publisher) try(it *item) {
 const (
 	firstWait = 50 * time.Millisecond
 	longWait  = 5 * time.Second
+	logEvery  = 10 * time.Second
+	refusals  = 4
 )
 
 func (p *Publisher) again(it *item, err error) {
 	wait := min(firstWait<<min(it.tries, 10), longWait)
 	it.tries++
 	it.at = time.Now().Add(wait/2 + rand.N(wait/2))
-	if !errors.Is(err, kgo.ErrMaxBuffered) {
+	if !errors.Is(err, kgo.ErrMaxBuffered) && p.tell(it.record.Topic) {
 		p.log.Error("publish failed, it will be tried again", "topic", it.record.Topic, "tries", it.tries, "error", p.watch.Explain(err))
 	}
 	p.push(it)
+}
+
+// tell reports whether a failure is to be logged: thousands of records may fail
+// for one reason.
+func (p *Publisher) tell(topic string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if now.Sub(p.logged[topic]) < logEvery {
+		return false
+	}
+	p.logged[topic] = now
+	return true
 }
 
 func (p *Publisher) push(it *item) {
