@@ -50,6 +50,11 @@ real: bin/rig ## the tests against a real Kafka of three nodes
 	exec bin/rig -nodes 3 -- \
 		$(GO) test -C $(CURDIR) -race -tags kafka -count=1 -timeout 15m ./internal/e2e/...
 
+.PHONY: soak
+soak: bin/rig ## faults on real processes and brokers, then a judgement: make soak ARGS="--for 2m --seed 7"
+	$(GO) build -tags axskew -o bin/soak ./internal/soak
+	exec bin/rig -nodes 3 -provider java -proxy -- bin/soak $(ARGS)
+
 .PHONY: kafka
 kafka: bin/rig ## start a real Kafka and print its address: make kafka NODES=3
 	@exec bin/rig -nodes $(NODES)

@@ -90,6 +90,9 @@ func Consuming(group string) []kgo.Opt {
 		kgo.SessionTimeout(6 * time.Second),
 		kgo.HeartbeatInterval(500 * time.Millisecond),
 		kgo.RebalanceTimeout(30 * time.Second),
+		// A partition that is added is seen at the next refresh; what is due
+		// in it waits until then.
+		kgo.MetadataMaxAge(15 * time.Second),
 		// A partition that is resumed waits for the fetch that is in flight.
 		kgo.FetchMaxWait(200 * time.Millisecond),
 	}

@@ -18,7 +18,10 @@ const pingTimeout = 10 * time.Second
 func addressProvider() provider {
 	return provider{
 		name: providerAddress,
-		usable: func(context.Context, config) error {
+		usable: func(_ context.Context, cfg config) error {
+			if cfg.proxy {
+				return errors.New("does not support -proxy")
+			}
 			if len(seeds(os.Getenv(addressEnv))) == 0 {
 				return errors.New(addressEnv + " is not set")
 			}

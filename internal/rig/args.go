@@ -20,6 +20,7 @@ type config struct {
 	kafkaVersion string
 	versionAsked bool // -kafka-version was given
 	acl          bool
+	proxy        bool
 	timeout      time.Duration
 	set          map[string]string // extra broker properties
 	command      []string          // empty: print the address and wait
@@ -39,6 +40,7 @@ func parseArgs(args []string, stderr io.Writer) (config, error) {
 		"where the cluster comes from: auto, address, docker or java")
 	fs.StringVar(&cfg.kafkaVersion, "kafka-version", defaultKafkaVersion, "Kafka `version`, for java")
 	fs.BoolVar(&cfg.acl, "acl", false, "turn the authorizer on; super users are ANONYMOUS and "+adminUser)
+	fs.BoolVar(&cfg.proxy, "proxy", false, "put a proxy between the clients and each node, for java; see AX_KAFKA_CONTROL")
 	fs.DurationVar(&cfg.timeout, "timeout", 90*time.Second,
 		"how long a started cluster may take to be usable (downloads not counted)")
 	fs.Func("set", "extra broker property `key=value`, repeatable", func(s string) error {
@@ -88,6 +90,9 @@ func (c config) validate(rest []string) error {
 	}
 	if !versionPattern.MatchString(c.kafkaVersion) {
 		errs = append(errs, fmt.Errorf("-kafka-version %q: want a version like %s", c.kafkaVersion, defaultKafkaVersion))
+	}
+	if c.proxy && (c.provider == providerAddress || c.provider == providerDocker) {
+		errs = append(errs, fmt.Errorf("-proxy: provider %s does not support it", c.provider))
 	}
 	if c.timeout <= 0 {
 		errs = append(errs, fmt.Errorf("-timeout %s: want a positive duration", c.timeout))

@@ -31,6 +31,7 @@ func TestParseArgs(t *testing.T) {
 			c.acl = true
 			c.timeout = 5 * time.Second
 		})},
+		{"proxy", "-proxy -nodes 3", defaults(func(c *config) { c.proxy, c.nodes = true, 3 })},
 		{"version", "-kafka-version 4.0.1 -provider java", defaults(func(c *config) {
 			c.kafkaVersion, c.versionAsked, c.provider = "4.0.1", true, "java"
 		})},
@@ -51,6 +52,7 @@ func TestParseArgsRefuses(t *testing.T) {
 		"-provider podman":             `-provider "podman"`,
 		"-kafka-version ../x":          `-kafka-version "../x"`,
 		"-timeout 0s":                  "positive",
+		"-proxy -provider docker":      "-proxy: provider docker",
 		"-set novalue":                 "key=value",
 		"go test":                      "after --",
 		"-nodes 1 --":                  "no command",

@@ -27,6 +27,7 @@ func clientMain(roles []string) error {
 		"wrong":     wrongPasswords,
 		"acl":       refusedByACL,
 		"freeze":    freezeOneBroker,
+		"orders":    obeyOrders,
 	}
 	for _, role := range roles {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -146,6 +147,7 @@ func freezeOneBroker(ctx context.Context) error {
 	cl, err := kgo.NewClient(append(openOptions(), kgo.DefaultProduceTopic("freeze"),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.MetadataMinAge(50*time.Millisecond),
+		kgo.UnknownTopicRetries(-1), // a broker may not have heard of the new topic
 		kgo.ProduceRequestTimeout(time.Second), kgo.RequestTimeoutOverhead(2*time.Second))...)
 	if err != nil {
 		return err

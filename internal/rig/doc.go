@@ -19,7 +19,9 @@
 //	AX_KAFKA_SECURE_PASSWORD its password, for SCRAM-SHA-512 and for PLAIN
 //	AX_KAFKA_SECURE_ADMIN_USER, AX_KAFKA_SECURE_ADMIN_PASSWORD
 //	                         the same of a user that -acl does not restrict
-//	AX_KAFKA_PIDS            process ids of the brokers, in the order of their node ids
+//	AX_KAFKA_PIDS            process ids of the brokers, in the order of their node ids,
+//	                         as long as none was started again
+//	AX_KAFKA_CONTROL         Unix socket that takes the orders below
 //
 // # Where the cluster comes from
 //
@@ -32,6 +34,23 @@
 //     -kafka-version rules it out.
 //   - java: one or three nodes as Java processes, from jars which Maven
 //     downloads once into the user's cache directory. Everything is supported.
+//
+// # Orders
+//
+// A client of the control socket writes one order a line, and reads "ok", or
+// "error: " and a reason, when it is carried out:
+//
+//	kill N             kill -9 node N
+//	start N            start it again on its directory, and wait until the cluster counts it in
+//	freeze N, thaw N   SIGSTOP, SIGCONT
+//	cut N [FROM]       nothing passes between clients and node N; connections stay open
+//	delay N D [FROM]   what passes takes D longer, each way
+//	heal N [FROM]      end that; without FROM, for everybody
+//
+// The last three need -proxy: then AX_KAFKA names a proxy of each node, and the
+// brokers talk to each other past them. FROM is the address that a client dials
+// from, so that one client among several can be cut off: it takes one of
+// 127.0.0.0/8 for itself. The encrypted listeners have no proxy.
 //
 // # How nothing is left behind
 //
@@ -49,5 +68,6 @@
 // main.go is the whole course of events; provider.go picks where the cluster
 // comes from; java.go runs nodes (node.go) made from properties.go, format.go,
 // secure.go and jars.go; ready.go decides when a cluster can be used;
+// control.go and proxy.go do harm by order;
 // process.go, guard.go and workdir.go are the ending described above.
 package main

@@ -31,6 +31,8 @@ func dockerUsable(ctx context.Context, cfg config) error {
 		return fmt.Errorf("can run 1 node, not %d", cfg.nodes)
 	case cfg.acl:
 		return errors.New("does not support -acl")
+	case cfg.proxy:
+		return errors.New("does not support -proxy")
 	case cfg.versionAsked:
 		return errors.New("does not support -kafka-version")
 	}
@@ -61,7 +63,7 @@ func probeDocker(ctx context.Context) (err error) {
 		return fmt.Errorf("no Docker engine: %s", firstLine(err.Error()))
 	}
 	if err := p.Health(ctx); err != nil { // closes p
-		return fmt.Errorf("Docker engine: %w", err)
+		return fmt.Errorf("docker engine: %w", err)
 	}
 	return nil
 }

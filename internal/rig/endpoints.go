@@ -15,6 +15,7 @@ type endpoints struct {
 	bootstrap string          // comma-separated host:port
 	secure    *secureEndpoint // nil: none
 	pids      []int           // by node id; none if the brokers are not local processes
+	control   string          // path of the control socket; empty: none
 	// inherited says that the cluster is somebody else's: what the environment
 	// says about it besides the address stays in force.
 	inherited bool
@@ -45,6 +46,9 @@ func (e endpoints) variables() []variable {
 	if len(e.pids) > 0 {
 		pids := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(e.pids)), ","), "[]")
 		vs = append(vs, variable{addressEnv + "_PIDS", pids})
+	}
+	if e.control != "" {
+		vs = append(vs, variable{addressEnv + "_CONTROL", e.control})
 	}
 	return vs
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -77,6 +78,8 @@ type javaCluster struct {
 	sec   *security
 	nodes []*node
 	ready bool // has been usable
+
+	control *control // nil until ready
 }
 
 func startJavaCluster(ctx context.Context, cfg config, j *jvm, g *guard) (_ *javaCluster, err error) {
@@ -94,7 +97,11 @@ func startJavaCluster(ctx context.Context, cfg config, j *jvm, g *guard) (_ *jav
 	if c.sec, err = newSecurity(work.path); err != nil {
 		return nil, err
 	}
-	ports, err := reservePorts(3 * cfg.nodes)
+	perNode := 3
+	if cfg.proxy {
+		perNode = 5
+	}
+	ports, err := reservePorts(perNode * cfg.nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +114,11 @@ func startJavaCluster(ctx context.Context, cfg config, j *jvm, g *guard) (_ *jav
 	}
 	ports.release()
 	for _, n := range c.nodes {
+		if n.proxyPort != 0 {
+			if n.proxy, err = newProxy(n.address(), n.direct()); err != nil {
+				return nil, errors.Join(err, errPortTaken)
+			}
+		}
 		if err := n.start(j, g); err != nil {
 			return nil, err
 		}
@@ -118,6 +130,9 @@ func startJavaCluster(ctx context.Context, cfg config, j *jvm, g *guard) (_ *jav
 	if err := waitReady(ctx, cfg.timeout, readiness{addrs: c.addresses((*node).address), alive: c.alive, secure: secure}); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, c.logTails())
 	}
+	if c.control, err = startControl(c, g); err != nil {
+		return nil, err
+	}
 	c.ready = true
 	return c, nil
 }
@@ -125,13 +140,17 @@ func startJavaCluster(ctx context.Context, cfg config, j *jvm, g *guard) (_ *jav
 // layOut creates the nodes and writes their configuration.
 func (c *javaCluster) layOut(cfg config, ports []int) error {
 	for i := range cfg.nodes {
-		c.nodes = append(c.nodes, &node{
+		n := &node{
 			id:             i + 1,
 			dir:            filepath.Join(c.work.path, fmt.Sprint(i+1)),
 			plainPort:      ports[3*i],
 			securePort:     ports[3*i+1],
 			controllerPort: ports[3*i+2],
-		})
+		}
+		if cfg.proxy {
+			n.proxyPort, n.internalPort = ports[3*cfg.nodes+2*i], ports[3*cfg.nodes+2*i+1]
+		}
+		c.nodes = append(c.nodes, n)
 	}
 	if !c.jvm.hasArchive() {
 		c.nodes[0].archive = filepath.Join(c.work.path, "app.jsa")
@@ -167,8 +186,11 @@ func (c *javaCluster) endpoints() endpoints {
 			adminPassword: c.sec.adminPassword,
 		},
 	}
+	if c.control != nil {
+		e.control = c.control.path()
+	}
 	for _, n := range c.nodes {
-		e.pids = append(e.pids, n.proc.pid())
+		e.pids = append(e.pids, n.process().pid())
 	}
 	return e
 }
@@ -183,7 +205,7 @@ func (c *javaCluster) alive() error {
 			return fmt.Errorf("node %d: %w", n.id, errPortTaken)
 		}
 		if n.exited() {
-			return fmt.Errorf("node %d has ended: %s", n.id, n.proc.cmd.ProcessState)
+			return fmt.Errorf("node %d has ended: %s", n.id, n.process().cmd.ProcessState)
 		}
 	}
 	return nil
@@ -197,11 +219,14 @@ func (c *javaCluster) logTails() string {
 	return b.String()
 }
 
-// wait holds out as long as one node runs: a fault test may kill some of them.
+// wait holds out as long as one node runs, or was killed by order and may be
+// started again: a fault test may kill some of them.
 func (c *javaCluster) wait(ctx context.Context) error {
-	for _, n := range c.nodes {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for slices.ContainsFunc(c.nodes, func(n *node) bool { return !n.exited() || n.process().killed.Load() }) {
 		select {
-		case <-n.proc.done:
+		case <-tick.C:
 		case <-ctx.Done():
 			return nil
 		}
@@ -214,24 +239,32 @@ func (c *javaCluster) wait(ctx context.Context) error {
 // before with an error of their own; one that a test has killed is no news.
 func (c *javaCluster) stop() error {
 	var errs []error
+	if c.control != nil {
+		c.control.close() // from here on nobody starts a node again
+	}
+	for _, n := range c.nodes {
+		if n.proxy != nil {
+			n.proxy.close()
+		}
+	}
 	for _, n := range c.nodes {
 		// Before it was ready, the error of the start says all this.
-		if c.ready && n.exited() && n.proc.cmd.ProcessState.ExitCode() > 0 {
+		if c.ready && n.exited() && n.process().cmd.ProcessState.ExitCode() > 0 {
 			errs = append(errs, fmt.Errorf("node %d had ended before: %s\n%s",
-				n.id, n.proc.cmd.ProcessState, n.logTail(tailLines)))
+				n.id, n.process().cmd.ProcessState, n.logTail(tailLines)))
 		}
 	}
 	if c.ready && len(errs) == 0 {
 		errs = append(errs, c.leaveArchive())
 	}
 	for _, n := range c.nodes {
-		if n.proc != nil {
-			n.proc.signal(syscall.SIGKILL) // all, before waiting for any
+		if n.process() != nil {
+			n.process().signal(syscall.SIGKILL) // all, before waiting for any
 		}
 	}
 	for _, n := range c.nodes {
-		if n.proc != nil {
-			errs = append(errs, n.proc.kill())
+		if n.process() != nil {
+			errs = append(errs, n.process().kill())
 		}
 	}
 	return errors.Join(append(errs, c.work.remove())...)
@@ -241,13 +274,13 @@ func (c *javaCluster) stop() error {
 // others are there to let it go, and keeps that file.
 func (c *javaCluster) leaveArchive() error {
 	for _, n := range c.nodes {
-		if n.archive == "" || n.proc == nil || n.exited() {
+		if n.archive == "" || n.process() == nil || n.exited() {
 			continue
 		}
-		n.proc.signal(syscall.SIGTERM)
+		n.process().signal(syscall.SIGTERM)
 		// 143 is the JVM's way to say that SIGTERM made it shut down in order.
 		// Any other end may have left half a file; the next cluster tries again.
-		if n.proc.waitFor(archiveTimeout) && n.proc.cmd.ProcessState.ExitCode() == 128+int(syscall.SIGTERM) {
+		if n.process().waitFor(archiveTimeout) && n.process().cmd.ProcessState.ExitCode() == 128+int(syscall.SIGTERM) {
 			return c.jvm.saveArchive(n.archive)
 		}
 	}

@@ -48,6 +48,19 @@ func TestNodeProperties(t *testing.T) {
 	}
 	require.NotContains(t, p, "authorizer.class.name")
 
+	for i, n := range nodes {
+		n.proxyPort, n.internalPort = 400+i, 500+i
+	}
+	p = nodeProperties(nodes[1], nodes, sec, config{})
+	for key, want := range map[string]string{
+		"listeners":                  "PLAINTEXT://127.0.0.1:101,SECURE://127.0.0.1:201,INTERNAL://127.0.0.1:501,CONTROLLER://127.0.0.1:301",
+		"advertised.listeners":       "PLAINTEXT://127.0.0.1:401,SECURE://127.0.0.1:201,INTERNAL://127.0.0.1:501",
+		"inter.broker.listener.name": "INTERNAL",
+	} {
+		require.Equal(t, want, p[key], key)
+	}
+	nodes[0].proxyPort = 0
+
 	one := nodeProperties(nodes[0], nodes[:1], sec, config{acl: true})
 	require.Equal(t, "1", one["default.replication.factor"])
 	require.Equal(t, "1", one["transaction.state.log.min.isr"])

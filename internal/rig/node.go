@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // node is one Java process, broker and controller in one.
@@ -14,13 +15,28 @@ type node struct {
 	plainPort      int
 	securePort     int
 	controllerPort int
+	// With a proxy, clients dial its port, and brokers talk to each other at
+	// one that is theirs alone. Zero: there is none.
+	proxyPort    int
+	internalPort int
+	proxy        *proxy // nil until started
 	// archive is the file in which this node's JVM leaves a class archive when
 	// it ends by itself; empty: none.
 	archive string
-	proc    *process // nil until started
+
+	mu   sync.Mutex
+	proc *process // nil until started; a node that is started again has a new one
 }
 
-func (n *node) address() string        { return local(n.plainPort) }
+// address is where clients dial, direct where the node itself listens for them.
+func (n *node) address() string {
+	if n.proxyPort != 0 {
+		return local(n.proxyPort)
+	}
+	return n.direct()
+}
+
+func (n *node) direct() string         { return local(n.plainPort) }
 func (n *node) secureAddress() string  { return local(n.securePort) }
 func (n *node) dataDir() string        { return filepath.Join(n.dir, "data") }
 func (n *node) propertiesFile() string { return filepath.Join(n.dir, "server.properties") }
@@ -40,13 +56,27 @@ func (n *node) start(j *jvm, g *guard) error {
 	cmd := j.command(opts, "kafka.Kafka", n.propertiesFile())
 	cmd.Dir = n.dir // where a JVM that crashes leaves its report
 	cmd.Stdout, cmd.Stderr = out, out
-	if n.proc, err = startProcess(cmd, g); err != nil {
+	p, err := startProcess(cmd, g)
+	if err != nil {
 		return fmt.Errorf("start node %d: %w", n.id, err)
 	}
+	n.mu.Lock()
+	n.proc = p
+	n.mu.Unlock()
 	return nil
 }
 
-func (n *node) exited() bool { return n.proc != nil && n.proc.exited() }
+// process returns the node's present or last process, nil before the first.
+func (n *node) process() *process {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.proc
+}
+
+func (n *node) exited() bool {
+	p := n.process()
+	return p != nil && p.exited()
+}
 
 // logTail returns the last lines that the node wrote.
 func (n *node) logTail(lines int) string {

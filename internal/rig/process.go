@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -22,6 +23,8 @@ type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the child is reaped and its group killed
 	err  error         // what cmd.Wait returned; valid once done is closed
+
+	killed atomic.Bool // by us
 }
 
 // startProcess starts cmd. The goroutine behind it lasts until done is closed.
@@ -88,6 +91,7 @@ func (p *process) waitFor(d time.Duration) bool {
 
 // kill ends the group and returns when its leader is reaped.
 func (p *process) kill() error {
+	p.killed.Store(true)
 	p.signal(syscall.SIGKILL)
 	if !p.waitFor(killTimeout) {
 		return fmt.Errorf("process %d (%s) is still there %s after SIGKILL", p.pid(), p.cmd.Path, killTimeout)

@@ -64,7 +64,14 @@ func nodeProperties(n *node, all []*node, sec *security, cfg config) map[string]
 	for _, v := range all {
 		voters = append(voters, fmt.Sprintf("%d@%s", v.id, local(v.controllerPort)))
 	}
-	open := "PLAINTEXT://" + n.address() + ",SECURE://" + n.secureAddress()
+	secure := ",SECURE://" + n.secureAddress()
+	listeners, advertised := "PLAINTEXT://"+n.direct()+secure, "PLAINTEXT://"+n.address()+secure
+	protocols, internal := "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL", "PLAINTEXT"
+	if n.proxyPort != 0 {
+		own := ",INTERNAL://" + local(n.internalPort)
+		listeners, advertised = listeners+own, advertised+own
+		protocols, internal = protocols+",INTERNAL:PLAINTEXT", "INTERNAL"
+	}
 
 	p := sharedProperties(len(all))
 	maps.Copy(p, map[string]string{
@@ -72,10 +79,10 @@ func nodeProperties(n *node, all []*node, sec *security, cfg config) map[string]
 		"node.id":                        strconv.Itoa(n.id),
 		"controller.quorum.voters":       strings.Join(voters, ","),
 		"controller.listener.names":      "CONTROLLER",
-		"listeners":                      open + ",CONTROLLER://" + local(n.controllerPort),
-		"advertised.listeners":           open,
-		"inter.broker.listener.name":     "PLAINTEXT",
-		"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL",
+		"listeners":                      listeners + ",CONTROLLER://" + local(n.controllerPort),
+		"advertised.listeners":           advertised,
+		"inter.broker.listener.name":     internal,
+		"listener.security.protocol.map": protocols,
 		"log.dirs":                       n.dataDir(),
 	})
 	maps.Copy(p, sec.properties())
