@@ -32,6 +32,8 @@ test: ## everything: setup, lint, all tests, on a real Kafka too
 	@.ci/stage unit $(MAKE) --no-print-directory unit
 	@.ci/stage rig $(MAKE) --no-print-directory rig
 	@.ci/stage real $(MAKE) --no-print-directory real
+	@.ci/stage sabotage internal/soak/sabotage.sh
+	@.ci/stage soak $(MAKE) --no-print-directory soak ARGS="--for 45s --seed 1 --known doubled"
 
 .PHONY: unit
 unit: ## the tests that need nothing but Go, the examples among them

@@ -68,6 +68,7 @@ type config struct {
 	dir       string
 	keep      bool
 	judge     string
+	known     []string
 
 	brokers []string
 	control string
@@ -90,6 +91,10 @@ func parseArgs(args []string, stderr io.Writer) (config, error) {
 	fs.StringVar(&c.dir, "dir", "", "where facts and logs go; empty: a temporary folder, removed when all went well")
 	fs.BoolVar(&c.keep, "keep", false, "keep the temporary folder")
 	fs.StringVar(&c.judge, "judge", "", "run nothing, and judge the facts that an earlier run left in this folder")
+	fs.Func("known", "promises, separated by commas, whose failure is reported but does not fail the run: they are listed in docs/soak.md", func(s string) error {
+		c.known = strings.Split(s, ",")
+		return nil
+	})
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			fmt.Fprintln(stderr, "usage: soak [flags], with AX_KAFKA set")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -218,4 +219,24 @@ func TestAnEarlierRunIsJudgedAgain(t *testing.T) {
 	require.NoError(t, w.Close())
 	require.Equal(t, 0, soakMain(t.Context(), []string{"--judge", dir}, &out, &said), out.String())
 	require.Equal(t, 2, soakMain(t.Context(), []string{"--judge", t.TempDir()}, &out, &said))
+}
+
+func TestAKnownFailureIsReportedAndDoesNotFailTheRun(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "facts"), 0o755))
+	// One acknowledged task that has no end.
+	facts := `{"f":"offered","at":1,"id":"a","kind":"quick","lane":"normal"}
+{"f":"submitted","at":2,"id":"a","topic":"t"}
+`
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "facts", "x.jsonl"), []byte(facts), 0o600))
+	for known, code := range map[string]int{"": 1, "early": 1, "lost": 0, "early,lost": 0} {
+		args := []string{"--judge", dir}
+		if known != "" {
+			args = append(args, "--known", known)
+		}
+		var out bytes.Buffer
+		require.Equal(t, code, soakMain(t.Context(), args, &out, &out), "%s\n%s", known, out.String())
+		require.Contains(t, out.String(), "FAILED  lost")
+	}
 }
