@@ -109,8 +109,10 @@ func New(d ax.Domain, opts ...Option) (*Mover, error) {
 		topics = append(topics, t.Topic)
 	}
 	m.readers = []*reader{
-		{m: m, name: "far mover", group: m.router.FarGroup(), topics: topics, tiers: far},
-		{m: m, name: "near mover", group: m.router.NearGroup(), topics: []string{m.router.Near()}},
+		// A far tier is read a queue's length ahead of the clock, and what a
+		// fetch brings beyond that is dropped and fetched again.
+		{m: m, name: "far mover", group: m.router.FarGroup(), topics: topics, tiers: far, fetch: 1 << 20},
+		{m: m, name: "near mover", group: m.router.NearGroup(), topics: []string{m.router.Near()}, fetch: 8 << 20},
 	}
 	for _, r := range m.readers {
 		r.parts, r.loads = map[*group.Partition]*source{}, map[string]*load{}
@@ -166,7 +168,7 @@ func (r *reader) open(ctx context.Context) error {
 	}
 	opts = append(opts, kafka.Producing(m.domain)...)
 	opts = append(opts, m.router.Options()...)
-	opts = append(opts, kgo.MaxBufferedRecords(maxOpen*len(m.router.Topics())), kgo.FetchMaxBytes(8<<20), kgo.FetchMaxPartitionBytes(1<<20))
+	opts = append(opts, kgo.MaxBufferedRecords(maxOpen*len(m.router.Topics())), kgo.FetchMaxBytes(r.fetch), kgo.FetchMaxPartitionBytes(r.fetch/8))
 	opts = append(opts, m.cfg.kafka...)
 	// A client of its own asks before the member joins: a group that can't
 	// work must not take partitions from one that can.

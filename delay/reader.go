@@ -36,6 +36,7 @@ type reader struct {
 	name   string
 	group  string
 	topics []string
+	fetch  int32                  // bytes of one fetch
 	tiers  map[string]router.Tier // of the far tiers; nil in the near tier
 	ids    map[string][16]byte
 
