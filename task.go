@@ -11,8 +11,9 @@ import (
 // field takes its default from the [Domain] when the task is submitted or run.
 // The second group is set by ax on delivery and ignored by submit.
 //
-// A Task that a handler receives belongs to that handler until it returns;
-// neither Payload nor Headers may be kept longer without a copy.
+// A handler may read the Task that it receives until it returns. It must not
+// change it, since a retry is made from it, nor keep Payload or Headers longer
+// without a copy.
 type Task struct {
 	// ID names the task for deduplication and in logs: at most 200 bytes of
 	// printable UTF-8 without spaces. Empty: the producer gives it a UUID

@@ -13,8 +13,8 @@ import (
 
 // Handler runs tasks. HandleTask is called by many goroutines at once. ctx ends
 // when the task's timeout has passed, the worker's grace has passed, or the
-// task was lost to another worker; context.Cause tells which. The task belongs
-// to the handler until it returns.
+// task was lost to another worker; context.Cause tells which. The task may be
+// read until the handler returns, and must not be changed.
 type Handler interface {
 	HandleTask(ctx context.Context, t *ax.Task) error
 }
