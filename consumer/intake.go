@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/internal/clock"
 	"github.com/axtasks/ax/internal/group"
+	"github.com/axtasks/ax/internal/kafka"
 	"github.com/axtasks/ax/internal/publish"
 )
 
@@ -58,7 +58,7 @@ func (w *Worker) take(l *lane, b group.Batch) {
 				continue
 			}
 			j.until = t.Due
-			own(t)
+			kafka.Detach(t)
 		}
 		jobs = append(jobs, j)
 	}
@@ -67,15 +67,6 @@ func (w *Worker) take(l *lane, b group.Batch) {
 
 // jobBytes is about what a queued task takes beside its payload.
 const jobBytes = 1024
-
-// own copies what the task shares with its fetch, which it would otherwise
-// keep in memory whole while it waits.
-func own(t *ax.Task) {
-	t.Payload = bytes.Clone(t.Payload)
-	for i := range t.Headers {
-		t.Headers[i].Value = bytes.Clone(t.Headers[i].Value)
-	}
-}
 
 // sendBack returns a task to the tiers that came much too early.
 func (w *Worker) sendBack(j *job, now time.Time) {

@@ -12,6 +12,7 @@ import (
 	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/idempotency"
 	"github.com/axtasks/ax/internal/clock"
+	"github.com/axtasks/ax/internal/kafka"
 	"github.com/axtasks/ax/internal/publish"
 	"github.com/axtasks/ax/internal/telemetry"
 )
@@ -112,7 +113,7 @@ func (w *Worker) later(j *job, next *ax.Task, wait time.Duration) {
 
 // wait holds the job in place.
 func (w *Worker) wait(j *job, until time.Time) {
-	own(j.task)
+	kafka.Detach(j.task)
 	j.part.Abort()
 	w.sched.again(j, until)
 }

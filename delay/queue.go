@@ -122,17 +122,8 @@ func (w *waiting) remove() *entry {
 	return e
 }
 
-// own copies what the task shares with its fetch, which it would otherwise
-// keep in memory whole for as long as it waits.
-func own(t *ax.Task) {
-	t.Payload = bytes.Clone(t.Payload)
-	for i := range t.Headers {
-		t.Headers[i].Value = bytes.Clone(t.Headers[i].Value)
-	}
-}
-
-// ownRecord is own for a record that is no task.
-func ownRecord(r *kgo.Record) {
+// detach is kafka.Detach for a record that is no task.
+func detach(r *kgo.Record) {
 	r.Value = bytes.Clone(r.Value)
 	for i := range r.Headers {
 		r.Headers[i].Value = bytes.Clone(r.Headers[i].Value)

@@ -12,6 +12,7 @@ import (
 	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/internal/clock"
 	"github.com/axtasks/ax/internal/group"
+	"github.com/axtasks/ax/internal/kafka"
 	"github.com/axtasks/ax/internal/publish"
 	"github.com/axtasks/ax/internal/telemetry"
 	"github.com/axtasks/ax/router"
@@ -81,7 +82,7 @@ func (r *reader) take(b group.Batch) {
 		}
 		if err != nil {
 			e.dead = r.dead(rec, ax.ReasonMalformed, err, 0)
-			ownRecord(e.dead)
+			detach(e.dead)
 			e.size = sizeOf(&ax.Task{Payload: rec.Value, Key: string(rec.Key)})
 			s.bytes += e.size
 			if _, ok := r.place(ready{s, e}, now); ok {
@@ -92,7 +93,7 @@ func (r *reader) take(b group.Batch) {
 		e.task, e.size = t, sizeOf(t)
 		r.schedule(s, rec, e, now)
 		if e.leave.After(now) {
-			own(t)
+			kafka.Detach(t)
 		}
 		s.queue.add(e)
 		s.bytes += e.size

@@ -48,7 +48,6 @@ type Pause uint8
 
 const (
 	PauseWait    Pause = 1 << iota // the head may not leave yet
-	PauseFull                      // what was read fills its buffer
 	PauseWindow                    // too many offsets wait for one that is unfinished
 	PauseCommand                   // an operator asked for it
 )

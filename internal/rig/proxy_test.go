@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -58,7 +59,7 @@ func (b *echoBundle) dial(from string) *client {
 		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(from)}
 	}
 	c, err := d.DialContext(b.t.Context(), "tcp4", b.p.addr)
-	if err != nil && from != "" {
+	if err != nil && from != "" && os.Getenv("CI") == "" {
 		b.t.Skipf("this machine has no address %s: %v", from, err)
 	}
 	require.NoError(b.t, err)
