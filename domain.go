@@ -174,6 +174,7 @@ const (
 // WithDefaults returns a copy of d in which no field is zero that has a
 // default.
 func (d Domain) WithDefaults() Domain {
+	set(&d.Kafka.GroupProtocol, Classic)
 	set(&d.Durability, Safe)
 	if d.Durability == Fast {
 		set(&d.Replication, 1)

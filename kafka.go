@@ -12,7 +12,25 @@ type Kafka struct {
 	Brokers []string `yaml:"brokers" env:"KAFKA"`
 	TLS     TLS      `yaml:"tls" envPrefix:"TLS_"`
 	SASL    SASL     `yaml:"sasl" envPrefix:"SASL_"`
+	// GroupProtocol is how workers and movers share partitions: [Classic],
+	// which is the default, or [Consumer].
+	GroupProtocol string `yaml:"group_protocol" env:"GROUP_PROTOCOL"`
 }
+
+// The protocols of consumer groups, by the names of Kafka's own setting
+// group.protocol. A group changes from one to the other while it works: its
+// members may be restarted one by one.
+const (
+	// Classic lets the members share the partitions out, cooperatively. ax
+	// asks for a session of 6 s, so that a killed worker's partitions move
+	// within seconds.
+	Classic = "classic"
+	// Consumer lets the broker share them out (KIP-848); it needs Kafka 4.0
+	// or newer. The session is the broker's setting, 45 s unless
+	// group.consumer.session.timeout.ms says otherwise: for that long a killed
+	// worker's partitions stand still.
+	Consumer = "consumer"
+)
 
 // TLS encrypts the connections when Enabled, or when any other field is set.
 type TLS struct {

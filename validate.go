@@ -94,6 +94,11 @@ func (v *validator) kafka(k Kafka) {
 	if (k.TLS.CertFile == "") != (k.TLS.KeyFile == "") {
 		v.fault("kafka.tls.cert_file", quote(k.TLS.CertFile), "cert_file and key_file go together")
 	}
+	switch k.GroupProtocol {
+	case "", Classic, Consumer:
+	default:
+		v.fault("kafka.group_protocol", quote(k.GroupProtocol), "want classic or consumer")
+	}
 	s := k.SASL
 	switch s.Mechanism {
 	case "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512":

@@ -205,7 +205,7 @@ func (w *Worker) open(ctx, tasks context.Context) (*kgo.Client, []*group.Member,
 	var members []*group.Member
 	for _, l := range w.lanes {
 		m, err := group.New(group.Config{
-			Name: "worker", Group: l.group, Topics: []string{l.topic}, IDs: w.ids,
+			Name: "worker", Group: l.group, Protocol: w.domain.Kafka.GroupProtocol, Topics: []string{l.topic}, IDs: w.ids,
 			// The fetch buffers are what a lane holds beside its own buffer.
 			Opts:  append(append(slices.Clone(base), kgo.FetchMaxBytes(4<<20), kgo.FetchMaxPartitionBytes(1<<20)), w.cfg.kafka...),
 			Watch: watch, Log: w.log, Base: tasks,

@@ -176,7 +176,7 @@ func (r *reader) open(ctx context.Context) error {
 		return err
 	}
 	r.member, err = group.New(group.Config{
-		Name: r.name, Group: r.group, Topics: r.topics, IDs: r.ids, Opts: opts, Watch: watch, Log: m.cfg.log,
+		Name: r.name, Group: r.group, Protocol: m.domain.Kafka.GroupProtocol, Topics: r.topics, IDs: r.ids, Opts: opts, Watch: watch, Log: m.cfg.log,
 		CommitEvery: m.cfg.commitEvery, RevokeWait: m.cfg.grace, MaxSpan: max(100_000, 4*m.domain.Delay.Buffer),
 		Dropped: r.dropped,
 	})

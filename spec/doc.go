@@ -35,6 +35,7 @@
 //	    mechanism: SCRAM-SHA-512   # AX_SASL_MECHANISM; or PLAIN, SCRAM-SHA-256
 //	    user: orders               # AX_SASL_USER
 //	    password_file: password    # AX_SASL_PASSWORD_FILE; or password, AX_SASL_PASSWORD
+//	  group_protocol: classic  # AX_GROUP_PROTOCOL; or consumer (KIP-848, the session is the broker's)
 //	durability: safe           # or fast: may be lost with a broker
 //	replication: 3
 //	lanes:                     # the most urgent first

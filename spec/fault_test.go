@@ -67,6 +67,7 @@ func TestParseTellsLinePathValueAndReason(t *testing.T) {
 		"impossible name of a kind":       {head + "kinds:\n  order close: {}\n", `o.yaml:3: kinds."order close": "order close": holds a space or a control character`},
 		"impossible value, absent key":    {head + "lanes:\n  - name: a\n    weight: 1\n  - name: b\n", `o.yaml:5: lanes[1].weight: 0: want 1 to 1000`},
 		"impossible value, absent top":    {"prefix: a.\n", `o.yaml: domain: is required`},
+		"impossible, one of few":          {head + "kafka:\n  group_protocol: eager\n", `o.yaml:3: kafka.group_protocol: "eager": want classic or consumer`},
 		"impossible, absent section":      {head + "kafka:\n  sasl:\n    mechanism: PLAIN\n    password: x\n", `o.yaml:3: kafka.sasl.user: is required with a mechanism`},
 		"impossible value through a null": {head + "lanes:\n  - name: a\n    weight:\n", `o.yaml:4: lanes[0].weight: 0: want 1 to 1000`},
 	} {

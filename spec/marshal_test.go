@@ -128,6 +128,7 @@ func ExampleMarshal() {
 	//     mechanism: PLAIN
 	//     user: orders
 	//     password: "*****"
+	//   group_protocol: classic
 	// durability: safe
 	// replication: 3
 	// lanes:

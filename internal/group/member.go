@@ -21,7 +21,10 @@ type Config struct {
 	Name   string // of the role, for logs and errors
 	Group  string
 	Topics []string
-	IDs    map[string][16]byte // of the topics
+	// Protocol is that of the group: ax.Classic, also if empty, or
+	// ax.Consumer.
+	Protocol string
+	IDs      map[string][16]byte // of the topics
 	// Opts are the options of the client beside those of the group.
 	Opts  []kgo.Opt
 	Watch *kafka.Watch
@@ -71,7 +74,7 @@ func New(cfg Config) (*Member, error) {
 	if cfg.Base == nil {
 		m.cfg.Base = context.Background()
 	}
-	opts := append(kafka.Consuming(cfg.Group),
+	opts := append(kafka.Consuming(cfg.Group, cfg.Protocol),
 		kgo.ConsumeTopics(cfg.Topics...),
 		kgo.OnPartitionsAssigned(m.assigned),
 		kgo.OnPartitionsRevoked(m.revoked),

@@ -71,7 +71,7 @@ func TestOptionsMakeAClientForEachRole(t *testing.T) {
 	for _, d := range []ax.Domain{{Name: "orders", Durability: ax.Fast}, {Name: "orders", Durability: ax.Safe, Kafka: ax.Kafka{Brokers: []string{"a:1", "b:2"}}}} {
 		opts, _, err := kafka.Options(d, "mover", slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
-		cl, err := kgo.NewClient(append(append(opts, kafka.Producing(d)...), kafka.Consuming("g")...)...)
+		cl, err := kgo.NewClient(append(append(opts, kafka.Producing(d)...), kafka.Consuming("g", "")...)...)
 		require.NoError(t, err)
 		require.Equal(t, "ax-mover", cl.OptValue(kgo.ClientID))
 		if len(d.Kafka.Brokers) > 0 {

@@ -74,9 +74,10 @@ func Producing(d ax.Domain) []kgo.Opt {
 const HeaderRoom = 64 << 10
 
 // Consuming returns the options of a client that reads topics in a group with
-// commits of its own.
-func Consuming(group string) []kgo.Opt {
-	return []kgo.Opt{
+// commits of its own. protocol is the domain's; empty is the classic one, whose
+// session and heartbeat are set here. With the other the broker sets them.
+func Consuming(group, protocol string) []kgo.Opt {
+	opts := []kgo.Opt{
 		kgo.ConsumerGroup(group),
 		kgo.DisableAutoCommit(),
 		// No callback may run between a poll and the end of its bookkeeping.
@@ -96,6 +97,10 @@ func Consuming(group string) []kgo.Opt {
 		// A partition that is resumed waits for the fetch that is in flight.
 		kgo.FetchMaxWait(200 * time.Millisecond),
 	}
+	if protocol == ax.Consumer {
+		opts = append(opts, kgo.ServerSideBalancer())
+	}
+	return opts
 }
 
 func tlsConfig(t ax.TLS) (*tls.Config, error) {
