@@ -32,6 +32,7 @@ const (
 	ReasonPermanent Reason = "permanent" // the handler said that it can't succeed
 	ReasonTimeout   Reason = "timeout"   // the last attempt took too long
 	ReasonPanic     Reason = "panic"     // the last attempt panicked
+	ReasonCrashed   Reason = "crashed"   // its process died with it, time and again
 	ReasonMalformed Reason = "malformed" // the record is not a task
 	ReasonTooLarge  Reason = "too-large" // the record can't be moved on: a topic refuses its size
 )

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/axtasks/ax/internal/clock"
-	"github.com/axtasks/ax/internal/group"
+	"github.com/axtasks/ax/internal/kafka"
 )
 
 // gate holds the jobs that may not start yet: tasks that came a moment before
@@ -19,8 +19,12 @@ type gate struct {
 
 // hold keeps a job until its instant. Called with the lock held.
 func (s *scheduler) hold(j *job) {
-	j.lane.held++
-	j.lane.heldSize += j.size
+	l := j.lane()
+	l.held++
+	l.heldBytes += j.size
+	if j.inPlace = j.keyed; j.inPlace {
+		j.part.park(j, 1)
+	}
 	heap.Push(&s.gate.jobs, j)
 	if s.gate.jobs[0] == j {
 		select {
@@ -39,12 +43,13 @@ func (s *scheduler) again(j *job, until time.Time) {
 }
 
 // drop forgets the jobs of partitions that are given up.
-func (g *gate) drop(gone map[*group.Partition]bool) {
+func (g *gate) drop(gone map[*part]bool) {
 	kept := g.jobs[:0]
 	for _, j := range g.jobs {
 		if gone[j.part] {
-			j.lane.held--
-			j.lane.heldSize -= j.size
+			l := j.lane()
+			l.held--
+			l.heldBytes -= j.size
 		} else {
 			kept = append(kept, j)
 		}
@@ -54,15 +59,24 @@ func (g *gate) drop(gone map[*group.Partition]bool) {
 	heap.Init(&g.jobs)
 }
 
-// open lets jobs through at their instant, until ctx ends.
+// open lets jobs through at their instant, until ctx ends, and copies out of
+// their fetches what waits for long.
 func (s *scheduler) open(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	sweep := time.NewTimer(detachAfter)
+	defer sweep.Stop()
 	for {
 		timer.Reset(s.release(clock.Now()))
 		select {
 		case <-timer.C:
 		case <-s.gate.wake:
+		case <-sweep.C:
+			if s.detach(clock.Now()) {
+				sweep.Reset(10 * time.Millisecond)
+			} else {
+				sweep.Reset(detachAfter)
+			}
 		case <-ctx.Done():
 			return
 		}
@@ -82,32 +96,56 @@ func (s *scheduler) release(now time.Time) time.Duration {
 			return min(wait, time.Minute)
 		}
 		heap.Pop(&s.gate.jobs)
-		j.lane.held--
-		j.lane.heldSize -= j.size
-		j.lane.mayPoll(s.maxKeep, s.maxBytes)
+		l := j.lane()
+		l.held--
+		l.heldBytes -= j.size
+		if j.inPlace {
+			j.part.park(j, -1)
+		}
+		l.mayPoll()
 		j.ready = j.until
-		s.requeue(j, now)
+		s.enqueue(j, now)
 		n++
 	}
 	s.signal(n)
 	return time.Minute
 }
 
-// requeue makes a held job ready. A job that waited in place still has its
-// key.
-func (s *scheduler) requeue(j *job, now time.Time) {
-	if !j.keyed {
-		s.enqueue(j, now)
-		return
+const (
+	// What waits for longer is copied out of its fetch, which it would
+	// otherwise keep in memory whole; so much of it in one go.
+	detachAfter = time.Second
+	detachBytes = 1 << 20
+)
+
+// detach copies what waits for long out of its fetch. It reports whether more
+// is left.
+func (s *scheduler) detach(now time.Time) (more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := detachBytes
+	for _, l := range s.lanes {
+		for _, p := range l.parts {
+			p.each(func(j *job) {
+				switch {
+				case j.detached || now.Sub(j.ready) < detachAfter:
+				case left <= 0:
+					more = true
+				default:
+					left -= j.size
+					j.detach()
+				}
+			})
+		}
 	}
-	l := j.lane
-	if l.buffered == 0 {
-		l.since = now
+	return more
+}
+
+func (j *job) detach() {
+	if !j.detached {
+		j.detached = true
+		kafka.Detach(j.task)
 	}
-	l.buffered++
-	l.bytes += j.size
-	q := l.queue(j)
-	q.jobs = append(q.jobs, j)
 }
 
 // byInstant is a heap.

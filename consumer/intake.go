@@ -10,12 +10,11 @@ import (
 	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/internal/clock"
 	"github.com/axtasks/ax/internal/group"
-	"github.com/axtasks/ax/internal/kafka"
 	"github.com/axtasks/ax/internal/publish"
 )
 
 // intake polls the lane while there is room for more, until ctx ends.
-func (w *Worker) intake(ctx context.Context, l *lane, m *group.Member) {
+func (w *Worker) intake(ctx context.Context, l *lane) {
 	for {
 		for w.sched.full(l) {
 			select {
@@ -24,7 +23,7 @@ func (w *Worker) intake(ctx context.Context, l *lane, m *group.Member) {
 				return
 			}
 		}
-		if err := m.Poll(ctx, func(b group.Batch) { w.take(l, b) }); err != nil {
+		if err := l.member.Poll(ctx, func(b group.Batch) { w.take(l, b) }); err != nil {
 			return
 		}
 	}
@@ -34,35 +33,56 @@ func (w *Worker) intake(ctx context.Context, l *lane, m *group.Member) {
 func (w *Worker) take(l *lane, b group.Batch) {
 	now := clock.Now()
 	w.tel.Consumed(context.Background(), l.topic, l.group, len(b.Records))
+	p := w.sched.partOf(l, b.Partition)
 	jobs := make([]*job, 0, len(b.Records))
+	var own []job // some at a time, so that one that stays keeps few others in memory
+	id := l.topicID()
 	for i, r := range b.Records {
-		t, err := ax.Decode(r, w.ids[l.topic])
+		t, err := ax.Decode(r, id)
 		if err == nil {
 			err = w.domain.CheckDue(t, now)
 		}
 		if err != nil {
-			w.bury(l, b.Partition, b.Tickets[i], r, err)
+			w.bury(&job{part: p, ticket: b.Tickets[i], size: jobBytes + len(r.Value)}, r, err)
 			continue
 		}
 		t.Lane = l.conf.Name
-		j := &job{
-			task: t, lane: l, kind: w.kind(t.Kind), part: b.Partition, ticket: b.Tickets[i],
+		if len(own) == 0 {
+			own = make([]job, min(32, len(b.Records)-i))
+		}
+		j := &own[0]
+		own = own[1:]
+		*j = job{
+			task: t, kind: w.kind(t.Kind), part: p, ticket: b.Tickets[i],
 			size: jobBytes + len(t.Payload), ready: r.Timestamp,
 		}
 		if j.ready.After(now) {
 			j.ready = now
 		}
+		if l.ordered() && t.Key != "" {
+			w.recall(j)
+		}
 		if t.Due.After(now) {
-			if t.Due.Sub(now) > w.domain.Delay.Tiers[0] {
+			if t.Due.Sub(now) > w.domain.Delay.Tiers[0] && j.since.IsZero() {
 				w.sendBack(j, now)
 				continue
 			}
 			j.until = t.Due
-			kafka.Detach(t)
+			j.detach()
 		}
 		jobs = append(jobs, j)
 	}
 	w.sched.push(jobs, now)
+}
+
+// recall takes what an earlier owner has noted of a task that waited in place.
+func (w *Worker) recall(j *job) {
+	if n, ok := j.part.NoteOf(j.ticket); ok {
+		j.task.Attempt, j.task.Deferrals, j.since = max(n.Attempt, 1), n.Deferrals, n.Since
+		if n.Due.After(j.task.Due) {
+			j.task.Due = n.Due
+		}
+	}
 }
 
 // jobBytes is about what a queued task takes beside its payload.
@@ -84,28 +104,23 @@ func (w *Worker) sendBack(j *job, now time.Time) {
 }
 
 // bury sends a record that is no task to the dead topic.
-func (w *Worker) bury(l *lane, p *group.Partition, ticket group.Ticket, r *kgo.Record, cause error) {
-	if !p.Start() {
+func (w *Worker) bury(j *job, r *kgo.Record, cause error) {
+	if !j.part.Start() {
 		return
 	}
-	w.log.Error("a record that is no task goes to the dead topic", "topic", r.Topic, "partition", r.Partition,
-		"offset", r.Offset, "error", cause)
-	w.tel.Ended(context.Background(), l.conf.Name, "(malformed)", "dead", -1)
-	dead := ax.DeadRecord(r, ax.Death{Reason: ax.ReasonMalformed, Error: cause.Error(), At: clock.Now(), TopicID: w.ids[r.Topic]})
+	log := w.log.With("topic", r.Topic, "partition", r.Partition, "offset", r.Offset)
+	log.Error("a record that is no task goes to the dead topic", "error", cause)
+	w.tel.Ended(context.Background(), j.lane().conf.Name, "(malformed)", "dead", -1)
+	dead := ax.DeadRecord(r, ax.Death{Reason: ax.ReasonMalformed, Error: cause.Error(), At: clock.Now(), TopicID: j.lane().topicID()})
 	dead.Topic = w.router.Dead()
-	w.sched.settle(l, 1)
-	w.pub.SendWhile(p.Owned, dead, func(_ *kgo.Record, err error) {
-		w.sched.settle(l, -1)
-		if errors.Is(err, publish.ErrGivenUp) {
-			p.Abort()
+	w.write(j, dead, func(err error) {
+		if err == nil {
+			j.part.Done(j.ticket)
 			return
 		}
-		if err != nil {
-			w.log.Error("a record can't even enter the dead topic; it stays unfinished", "topic", r.Topic,
-				"partition", r.Partition, "offset", r.Offset, "error", err)
-			p.Abort()
-			return
+		if !errors.Is(err, publish.ErrGivenUp) {
+			log.Error("a record can't even enter the dead topic; it stays unfinished", "error", err)
 		}
-		p.Done(ticket)
+		j.part.Abort()
 	})
 }

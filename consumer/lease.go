@@ -27,6 +27,7 @@ type claim struct {
 	token  int64
 	until  time.Time // of the last renewal, by this process's clock
 	cancel context.CancelCauseFunc
+	part   *part
 }
 
 func newLeases(s idempotency.Store, lease time.Duration, log *slog.Logger) *leases {
@@ -43,7 +44,11 @@ func (l *leases) keep(c *claim) {
 	l.mu.Unlock()
 }
 
+// forget ends the renewals of a claim. It does nothing without one.
 func (l *leases) forget(c *claim) {
+	if c == nil {
+		return
+	}
 	l.mu.Lock()
 	delete(l.held, c)
 	l.mu.Unlock()
@@ -63,6 +68,11 @@ func (l *leases) run(ctx context.Context) {
 		l.mu.Lock()
 		all := make([]*claim, 0, len(l.held))
 		for c := range l.held {
+			// A job that waited to be settled was forgotten with its partition.
+			if c.cancelled() {
+				delete(l.held, c)
+				continue
+			}
 			all = append(all, c)
 		}
 		l.mu.Unlock()
@@ -88,3 +98,6 @@ func (l *leases) renew(ctx context.Context, c *claim) {
 		l.log.Error("a lease was not renewed", "task", c.key, "token", c.token, "left", time.Until(c.until), "error", err)
 	}
 }
+
+// cancelled reports whether nobody stands for the claim any more.
+func (c *claim) cancelled() bool { return c.part != nil && !c.part.Owned() }

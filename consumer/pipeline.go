@@ -10,19 +10,16 @@ import (
 	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/idempotency"
 	"github.com/axtasks/ax/internal/clock"
+	"github.com/axtasks/ax/internal/group"
 	"github.com/axtasks/ax/internal/sabotage"
 	"github.com/axtasks/ax/internal/telemetry"
 	"github.com/axtasks/ax/internal/text"
 	"github.com/axtasks/ax/internal/uid"
 )
 
-// slot runs one task after the other until the worker stops.
-func (w *Worker) slot() {
-	var j *job
-	for {
-		if j = w.sched.next(j); j == nil {
-			return
-		}
+// work runs one task after the other until the worker stops.
+func (w *Worker) work(sl *slot) {
+	for j := w.sched.next(sl); j != nil; j = w.sched.next(sl) {
 		w.process(j)
 	}
 }
@@ -38,9 +35,17 @@ func (w *Worker) process(j *job) {
 		w.wait(j, t.Due)
 		return
 	}
+	if j.noted > 0 && !j.part.Noted(j.noted) {
+		w.wait(j, now.Add(w.cfg.commitEvery)) // a crash would forget what it has behind it
+		return
+	}
 	switch {
 	case j.finishing != nil:
 		w.complete(j)
+	case j.verdict == group.Guilty:
+		w.crashed(j)
+	case j.verdict == group.Probe:
+		w.probe(j)
 	case !t.Expires.IsZero() && !now.Before(t.Expires):
 		w.log.Info("task expired", "task", t.ID, "kind", t.Kind, "expired", t.Expires)
 		w.finish(j, "expired", -1)
@@ -89,7 +94,7 @@ func (w *Worker) claim(j *job) {
 		w.deferral(j, "held", max(got.Until.Sub(clock.Now()), heldWait))
 	default:
 		t.Token = got.Token
-		w.attempt(j, &claim{key: t.ID, token: got.Token})
+		w.attempt(j, &claim{key: t.ID, token: got.Token, part: j.part})
 	}
 }
 
@@ -107,31 +112,37 @@ func (w *Worker) attempt(j *job, c *claim) {
 		w.deferral(j, "breaker_open", spread(j.kind.breaker.openFor))
 		return
 	}
+	if j.verdict == group.Alone && !w.mark(j, c) {
+		report(ax.ErrShutdown) // every answer of allow needs one
+		return
+	}
 	t, began := j.task, j.picked
-	if w.leases != nil {
-		began = clock.Now() // the claim took time
+	if w.leases != nil || j.verdict != group.Free {
+		began = clock.Now() // claim and mark took time
 	}
 	t.Run = uid.New(began)
 	timeout := t.Timeout
 	if timeout == 0 {
 		timeout = j.kind.conf.Timeout
 	}
-	ctx, end := j.part.Context(), context.CancelCauseFunc(nil)
+	if j.charge > detachRuns {
+		j.detach()
+	}
+	ctx := newRunContext(j.part.Context(), began, timeout)
+	ctx.follow.domain, ctx.follow.parent = &w.domain, t.ID
 	if c != nil {
-		ctx, end = context.WithCancelCause(ctx)
-		c.cancel = end
+		c.cancel = ctx.end
 		w.leases.keep(c)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ax.ErrTimeout)
 	w.started(j, began)
-	spanned, span := w.tel.Process(ctx, t, j.lane.group)
+	spanned, span := w.tel.Process(ctx, t, j.lane().group)
 	err = call(j.kind.handler, ax.NewContext(spanned, t), t)
-	took := clock.Now().Sub(began)
-	cause := context.Cause(ctx)
-	cancel()
-	if c != nil {
-		w.leases.forget(c)
-		end(nil)
+	ended := clock.Now()
+	took := ended.Sub(began)
+	cause := ctx.close(ended)
+	children := ctx.follow.close()
+	if j.verdict == group.Alone {
+		j.part.Unmark(j.ticket)
 	}
 	if err != nil && cause != nil {
 		// What ended the run is told from the context, since a handler may
@@ -140,15 +151,19 @@ func (w *Worker) attempt(j *job, c *claim) {
 	}
 	report(err)
 	telemetry.End(span, classOf(err))
-	w.settle(j, c, err, took)
+	w.settle(j, &settlement{claim: c, took: took, children: children, context: spanned}, err)
 }
+
+// detachRuns is from what run time on a task is copied out of its fetch before
+// it starts.
+const detachRuns = 100 * time.Millisecond
 
 func (w *Worker) started(j *job, now time.Time) {
 	late := time.Duration(-1)
 	if !j.task.Due.IsZero() {
 		late = now.Sub(j.task.Due)
 	}
-	w.tel.Started(context.Background(), j.lane.conf.Name, j.kind.name, now.Sub(j.ready), late)
+	w.tel.Started(context.Background(), j.lane().conf.Name, j.kind.name, now.Sub(j.ready), late)
 }
 
 // call runs the handler and turns a panic into an error.

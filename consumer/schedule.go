@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -15,20 +14,27 @@ import (
 // job is one task on its way through the worker.
 type job struct {
 	task   *ax.Task
-	lane   *lane
 	kind   *kind
-	part   *group.Partition
+	part   *part
 	ticket group.Ticket
 	size   int
 	ready  time.Time     // when it could first have started
 	until  time.Time     // while held
 	picked time.Time     // when a slot took it
 	charge time.Duration // to its lane, when it was picked
-	// finishing is set once the handler is done and only the store has not
-	// heard of it: the handler must not run again.
+	since  time.Time     // when it first had to wait in place
+	noted  uint64        // the note that must be committed before it starts again
+	// finishing is set once the handler is done and only what follows from
+	// that is left: the handler must not run again.
 	finishing *finishing
+	open      int // publishes without an answer
+	verdict   group.Verdict
 	keyed     bool // it is the one of its key that is at work, in an ordered lane
+	inPlace   bool // it is in the gate with its key
+	detached  bool // it shares no memory with its fetch
 }
+
+func (j *job) lane() *lane { return j.part.lane }
 
 // kind is what the scheduler knows of a kind.
 type kind struct {
@@ -44,49 +50,50 @@ type kind struct {
 // lane is what the scheduler knows of a lane. All but the first fields are
 // guarded by the scheduler's lock.
 type lane struct {
-	conf  ax.Lane
-	topic string
-	group string
-	index int
+	conf     ax.Lane
+	topic    string
+	group    string
+	index    int
+	member   *group.Member // nil in tests of the scheduler
+	maxKeep  int           // tasks and bytes in the buffer, and again in the gate
+	maxBytes int
 
-	queues   []*queue
-	buffered int // tasks queued, and their bytes
-	bytes    int
-	held     int // tasks in the gate, and their bytes
-	heldSize int
-	since    time.Time // when the head became the head
-	room     chan struct{}
-	parts    map[*group.Partition]*laneParts
-	settling int // publishes without an answer
+	parts     []*part
+	buffered  int // tasks queued, and their bytes
+	bytes     int
+	held      int // tasks in the gate, and their bytes
+	heldBytes int
+	since     time.Time // when the head became the head
+	started   time.Time // the last start
+	room      chan struct{}
+	settling  int // publishes without an answer, and their bytes
+	settBytes int
 }
 
-// laneParts is what a lane with an order or a limit keeps by partition.
-type laneParts struct {
-	running int
-	keys    map[string][]*job // the jobs that wait behind the one at work, by key
-}
+func (l *lane) ordered() bool { return l.conf.Order == ax.OrderKey }
 
-// queue holds the tasks of one partition, and of one kind where that is
-// limited, in the order in which they became ready.
-type queue struct {
-	part *group.Partition
-	kind *kind // nil for all kinds without a limit
-	jobs []*job
-	head int
-}
-
-func (q *queue) empty() bool { return q.head == len(q.jobs) }
-
-func (q *queue) pop() *job {
-	j := q.jobs[q.head]
-	q.jobs[q.head] = nil
-	if q.head++; q.head == len(q.jobs) {
-		q.jobs, q.head = q.jobs[:0], 0
-	} else if q.head >= 1024 && q.head*2 >= len(q.jobs) {
-		q.jobs, q.head = slices.Delete(q.jobs, 0, q.head), 0
+// topicID returns the id of the lane's topic as it is now.
+func (l *lane) topicID() [16]byte {
+	if l.member == nil {
+		return [16]byte{}
 	}
-	return j
+	return l.member.TopicID(l.topic)
 }
+
+// part returns what the lane holds of a partition.
+func (l *lane) part(p *group.Partition) *part {
+	for _, have := range l.parts {
+		if have.Partition == p {
+			return have
+		}
+	}
+	fresh := &part{Partition: p, lane: l}
+	l.parts = append(l.parts, fresh)
+	return fresh
+}
+
+// slot is the right to run one task. The scheduler's lock guards it.
+type slot struct{ job *job }
 
 // scheduler hands tasks to slots. Its lock is taken once for each task, by the
 // slot that ends one and takes the next.
@@ -98,22 +105,35 @@ type scheduler struct {
 	gate     gate
 	idle     int // slots that wait
 	stopping bool
-	maxKeep  int // tasks and bytes in a lane's buffer, and again in its gate
-	maxBytes int
 	heads    []*queue // scratch of pick
+	alone    *job     // the suspect that is at work, or that is kept from it
+	slots    []*slot
+	settling map[*job]struct{} // what is published and not answered
+	// interrupted are the jobs that a stop has ended before they were done.
+	interrupted []*job
 }
 
-func newScheduler(slots, maxKeep, maxBytes int, lanes []*lane) *scheduler {
+func newScheduler(slots int, lanes []*lane) *scheduler {
 	shares := make([]fair.Lane, len(lanes))
 	for i, l := range lanes {
 		shares[i] = fair.Lane{Weight: l.conf.Weight, MaxWait: l.conf.MaxWait, Reserve: l.conf.Reserve}
 	}
 	s := &scheduler{
 		fair: fair.New(slots, shares), lanes: lanes, heads: make([]*queue, len(lanes)),
-		maxKeep: maxKeep, maxBytes: maxBytes, gate: gate{wake: make(chan struct{}, 1)},
+		gate: gate{wake: make(chan struct{}, 1)}, settling: map[*job]struct{}{}, slots: make([]*slot, slots),
+	}
+	for i := range s.slots {
+		s.slots[i] = &slot{}
 	}
 	s.cond = sync.NewCond(&s.mu)
 	return s
+}
+
+// partOf returns what the lane holds of a partition.
+func (s *scheduler) partOf(l *lane, p *group.Partition) *part {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return l.part(p)
 }
 
 // push queues jobs of one lane, and holds those that are not due.
@@ -122,6 +142,9 @@ func (s *scheduler) push(jobs []*job, now time.Time) {
 	defer s.mu.Unlock()
 	n := 0
 	for _, j := range jobs {
+		if !j.part.claim(j) {
+			continue
+		}
 		if j.until.After(now) && !sabotage.StartEarly {
 			s.hold(j)
 			continue
@@ -142,62 +165,45 @@ func (s *scheduler) signal(n int) {
 	}
 }
 
-// enqueue makes the job ready. Called with the lock held.
+// poke lets idle slots look again: something may start that could not.
+func (s *scheduler) poke() {
+	s.mu.Lock()
+	s.signal(s.idle)
+	s.mu.Unlock()
+}
+
+// enqueue makes a job ready that has its key. Called with the lock held.
 func (s *scheduler) enqueue(j *job, now time.Time) {
-	l := j.lane
+	l := j.lane()
 	if l.buffered == 0 {
 		l.since = now
 	}
 	l.buffered++
 	l.bytes += j.size
-	if l.conf.Order == ax.OrderKey && j.task.Key != "" {
-		p := l.part(j.part)
-		if waiting, busy := p.keys[j.task.Key]; busy {
-			p.keys[j.task.Key] = append(waiting, j)
+	q := j.part.queue(j)
+	if j.part.Alert() {
+		if v := j.part.Verdict(j.ticket); v == group.Probe || v == group.Guilty {
+			q.pushFirst(j) // the others wait for it
 			return
 		}
-		p.keys[j.task.Key], j.keyed = nil, true
 	}
-	q := l.queue(j)
-	q.jobs = append(q.jobs, j)
-}
-
-func (l *lane) part(p *group.Partition) *laneParts {
-	st := l.parts[p]
-	if st == nil {
-		st = &laneParts{keys: map[string][]*job{}}
-		l.parts[p] = st
-	}
-	return st
-}
-
-func (l *lane) queue(j *job) *queue {
-	var k *kind
-	if j.kind.conf.Concurrency > 0 {
-		k = j.kind
-	}
-	for _, q := range l.queues {
-		if q.part == j.part && q.kind == k {
-			return q
-		}
-	}
-	q := &queue{part: j.part, kind: k}
-	l.queues = append(l.queues, q)
-	return q
+	q.push(j)
 }
 
 // next ends the job that the slot has run, if it has, and returns the next
 // one, on which work has been started. It waits for one; it returns nil when
 // the worker stops. The clock is read once: a job ends when the next is picked.
-func (s *scheduler) next(ended *job) *job {
+func (s *scheduler) next(sl *slot) *job {
 	now := clock.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ended != nil {
-		s.end(ended, now.Sub(ended.picked))
+	if sl.job != nil {
+		s.end(sl.job, now.Sub(sl.job.picked))
+		sl.job = nil
 	}
 	for !s.stopping {
 		if j := s.pick(now); j != nil {
+			sl.job = j
 			return j
 		}
 		s.idle++
@@ -215,7 +221,7 @@ const least = time.Microsecond
 func (s *scheduler) pick(now time.Time) *job {
 	for {
 		i := s.fair.Pick(now, func(i int) (time.Time, bool) {
-			s.heads[i] = s.lanes[i].next()
+			s.heads[i] = s.headOf(s.lanes[i])
 			return s.lanes[i].since, s.heads[i] != nil
 		})
 		if i < 0 {
@@ -223,44 +229,75 @@ func (s *scheduler) pick(now time.Time) *job {
 		}
 		l, q := s.lanes[i], s.heads[i]
 		j := q.pop()
-		l.unbuffer(j, s.maxKeep, s.maxBytes)
+		l.unbuffer(j)
 		l.since = now
 		if !j.part.Start() {
 			continue // the partition is being given up
 		}
-		if l.conf.Limit > 0 {
-			l.part(j.part).running++
+		if j.verdict != group.Free {
+			s.alone = j
 		}
+		j.part.running++
 		j.kind.running++
 		j.charge = max(j.kind.expect, least)
 		s.fair.Start(l.index, j.charge)
-		j.picked = now
+		j.picked, l.started = now, now
 		return j
 	}
 }
 
-// maxSettling bounds a lane's publishes without an answer: where a topic can't
-// be written, the lanes that need it stop, and memory stays bounded.
-const maxSettling = 4096
+const (
+	// They bound what is published and not answered. A partition that has
+	// so much of it waits, and the others flow: where a topic can't be
+	// written, only those stop that need it.
+	maxPartSettling = 1024
+	// And of a whole lane, so that memory stays bounded.
+	maxSettling  = 16_384
+	maxSettBytes = 64 << 20
+	// So many jobs of a partition may wait in place before no further key of
+	// it starts.
+	maxInPlace = 32
+)
 
-// next returns the queue whose head waits longest, among those that may run.
-func (l *lane) next() *queue {
-	if l.buffered == 0 || l.settling >= maxSettling {
+// headOf returns the queue whose head waits longest, among those that may run.
+func (s *scheduler) headOf(l *lane) *queue {
+	if l.buffered == 0 || l.settling >= maxSettling || l.settBytes >= maxSettBytes || l.member != nil && !l.member.Known() {
 		return nil
 	}
 	var best *queue
-	for _, q := range l.queues {
-		if q.empty() || q.kind != nil && q.kind.running >= q.kind.conf.Concurrency {
+	for _, p := range l.parts {
+		if !p.Ready() || p.settling >= maxPartSettling || l.conf.Limit > 0 && p.running >= permits(l.conf, p.ID) {
 			continue
 		}
-		if l.conf.Limit > 0 && l.part(q.part).running >= permits(l.conf, q.part.ID) {
-			continue
-		}
-		if best == nil || q.jobs[q.head].ready.Before(best.jobs[best.head].ready) {
-			best = q
+		for _, q := range p.queues {
+			if q.empty() || q.kind != nil && q.kind.running >= q.kind.conf.Concurrency {
+				continue
+			}
+			j := q.first()
+			if best != nil && !j.ready.Before(best.first().ready) {
+				continue
+			}
+			if l.ordered() && j.since.IsZero() && j.keyed && p.Notes() >= maxInPlace {
+				continue
+			}
+			if s.mayStart(p, j) {
+				best = q
+			}
 		}
 	}
 	return best
+}
+
+// mayStart asks what is to become of a record whose partition is suspected.
+func (s *scheduler) mayStart(p *part, j *job) bool {
+	j.verdict = group.Free
+	if !p.Alert() {
+		return true
+	}
+	if j.verdict = p.Verdict(j.ticket); j.verdict == group.Free {
+		return true
+	}
+	return j.verdict != group.Behind && (s.alone == nil || s.alone == j)
 }
 
 // permits is the partition's part of the lane's limit: the first ones have one
@@ -275,14 +312,14 @@ func permits(l ax.Lane, partition int32) int {
 
 // unbuffer takes a job out of the lane's buffer, and lets the lane be polled
 // again when less than half of it is left.
-func (l *lane) unbuffer(j *job, maxKeep, maxBytes int) {
+func (l *lane) unbuffer(j *job) {
 	l.buffered--
 	l.bytes -= j.size
-	l.mayPoll(maxKeep, maxBytes)
+	l.mayPoll()
 }
 
-func (l *lane) mayPoll(maxKeep, maxBytes int) {
-	if l.buffered <= maxKeep/2 && l.bytes <= maxBytes/2 && l.held < maxKeep && l.heldSize < maxBytes {
+func (l *lane) mayPoll() {
+	if l.buffered <= l.maxKeep/2 && l.bytes <= l.maxBytes/2 && l.held < l.maxKeep && l.heldBytes < l.maxBytes {
 		select {
 		case l.room <- struct{}{}:
 		default:
@@ -295,100 +332,117 @@ func (l *lane) mayPoll(maxKeep, maxBytes int) {
 func (s *scheduler) full(l *lane) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l.buffered < s.maxKeep && l.bytes < s.maxBytes && l.held < s.maxKeep && l.heldSize < s.maxBytes {
+	if l.buffered < l.maxKeep && l.bytes < l.maxBytes && l.held < l.maxKeep && l.heldBytes < l.maxBytes {
 		return false
 	}
 	select {
 	case <-l.room: // an old token
 	default:
 	}
-	l.mayPoll(s.maxKeep, s.maxBytes)
+	l.mayPoll()
 	return true
 }
 
 // end gives back what the job held. Called with the lock held.
 func (s *scheduler) end(j *job, took time.Duration) {
-	l := j.lane
 	j.kind.running--
-	s.fair.End(l.index, j.charge, max(took, least))
+	j.part.running--
+	s.fair.End(j.lane().index, j.charge, max(took, least))
 	j.kind.expect += (took - j.kind.expect) / 8
-	if st := l.parts[j.part]; st != nil && l.conf.Limit > 0 {
-		if st.running--; st.running == 0 && !j.part.Owned() {
-			delete(l.parts, j.part)
-		}
+	if s.alone == j && j.verdict != group.Probe {
+		s.alone = nil
+		s.signal(1)
 	}
 }
 
 // free lets the next task of an ordered key run. It is called when the job's
 // record is finished, or never will be by this worker.
 func (s *scheduler) free(j *job) {
+	if !j.lane().ordered() {
+		return
+	}
+	now := clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !j.keyed {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	j.keyed = false
-	p, ok := j.lane.parts[j.part]
-	if !ok {
-		return // dropped
+	next := j.part.passOn(j)
+	switch {
+	case next == nil:
+	case next.until.After(now):
+		s.hold(next)
+	default:
+		s.enqueue(next, now)
+		s.signal(1)
 	}
-	waiting := p.keys[j.task.Key]
-	if len(waiting) == 0 {
-		delete(p.keys, j.task.Key)
-		return
-	}
-	p.keys[j.task.Key], waiting[0].keyed = waiting[1:], true
-	q := j.lane.queue(waiting[0])
-	q.jobs = append(q.jobs, waiting[0])
-	s.signal(1)
 }
 
-// settle counts a publish without an answer.
-func (s *scheduler) settle(l *lane, n int) {
+// settle counts a publish without an answer, n = 1, or one that was answered,
+// n = -1.
+func (s *scheduler) settle(j *job, n int) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := j.lane()
+	full := l.settling >= maxSettling || l.settBytes >= maxSettBytes || j.part.settling >= maxPartSettling
+	j.part.settling += n
 	l.settling += n
-	if n < 0 && l.settling == maxSettling-1 {
+	l.settBytes += n * j.size
+	if j.open += n; j.open > 0 {
+		s.settling[j] = struct{}{}
+	} else {
+		delete(s.settling, j)
+	}
+	if full && n < 0 {
 		s.signal(s.idle)
 	}
-	s.mu.Unlock()
 }
 
 // drop forgets all of the partitions that waits.
 func (s *scheduler) drop(l *lane, ps []*group.Partition) {
-	gone := map[*group.Partition]bool{}
-	for _, p := range ps {
-		gone[p] = true
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	kept := l.queues[:0]
-	for _, q := range l.queues {
-		if !gone[q.part] {
-			kept = append(kept, q)
+	gone := map[*part]bool{}
+	kept := l.parts[:0]
+	for _, p := range l.parts {
+		if !contains(ps, p.Partition) {
+			kept = append(kept, p)
 			continue
 		}
-		for !q.empty() {
-			l.unbuffer(q.pop(), s.maxKeep, s.maxBytes)
-		}
-	}
-	clear(l.queues[len(kept):])
-	l.queues = kept
-	for _, p := range ps {
-		if st := l.parts[p]; st != nil {
-			for _, jobs := range st.keys {
-				for _, j := range jobs {
-					l.unbuffer(j, s.maxKeep, s.maxBytes)
-				}
-			}
-			if st.running == 0 {
-				delete(l.parts, p)
-			} else {
-				clear(st.keys)
+		gone[p] = true
+		for _, q := range p.queues {
+			for !q.empty() {
+				l.unbuffer(q.pop())
 			}
 		}
+		p.keys, p.parked, p.parkedBytes = nil, 0, 0
 	}
+	clear(l.parts[len(kept):])
+	l.parts = kept
 	s.gate.drop(gone)
-	l.mayPoll(s.maxKeep, s.maxBytes)
+	if a := s.alone; a != nil && gone[a.part] && a.verdict == group.Probe {
+		s.alone = nil // it is in the gate no more
+	}
+	l.mayPoll()
+	s.signal(s.idle)
+}
+
+func contains(ps []*group.Partition, p *group.Partition) bool {
+	for _, have := range ps {
+		if have == p {
+			return true
+		}
+	}
+	return false
+}
+
+// leave keeps a job that a stop has interrupted, to be handed back.
+func (s *scheduler) leave(j *job) {
+	s.mu.Lock()
+	if s.stopping {
+		s.interrupted = append(s.interrupted, j)
+	}
+	s.mu.Unlock()
 }
 
 // stop lets no slot start anything more.

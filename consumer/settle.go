@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -12,14 +13,27 @@ import (
 	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/idempotency"
 	"github.com/axtasks/ax/internal/clock"
-	"github.com/axtasks/ax/internal/kafka"
+	"github.com/axtasks/ax/internal/offset"
 	"github.com/axtasks/ax/internal/publish"
 	"github.com/axtasks/ax/internal/telemetry"
 )
 
+// settlement is what a run has left to be settled.
+type settlement struct {
+	claim    *claim // nil without a store
+	took     time.Duration
+	children []ax.Task
+	context  context.Context // of the run, for the traces of its children
+}
+
 // settle ends a run by what its handler returned.
-func (w *Worker) settle(j *job, c *claim, err error, took time.Duration) {
-	class := classOf(err)
+func (w *Worker) settle(j *job, s *settlement, err error) {
+	class, c, took := classOf(err), s.claim, s.took
+	if class == "" {
+		w.succeed(j, s)
+		return
+	}
+	w.leases.forget(c)
 	switch class {
 	case "partition_lost", "shutdown":
 		// The record stays unfinished, and whoever owns the partition next
@@ -32,14 +46,6 @@ func (w *Worker) settle(j *job, c *claim, err error, took time.Duration) {
 		// Another run has the task. It comes back here only to learn that it
 		// is done, or to take over where that run died as well.
 		w.deferral(j, class, w.cfg.lease)
-		return
-	case "":
-		if c == nil {
-			w.finish(j, "done", took)
-			return
-		}
-		j.finishing = &finishing{claim: c, took: took}
-		w.complete(j)
 		return
 	}
 	w.releaseClaim(c)
@@ -103,17 +109,31 @@ func (w *Worker) deferral(j *job, why string, wait time.Duration) {
 func (w *Worker) later(j *job, next *ax.Task, wait time.Duration) {
 	now := clock.Now()
 	next.Due = now.Add(min(wait, w.domain.Delay.Horizon))
-	if j.lane.conf.Order == ax.OrderKey && j.keyed {
-		j.task = next
-		w.wait(j, next.Due)
+	if !j.keyed {
+		w.publish(j, next, w.router.Next(next, now, now))
 		return
 	}
-	w.publish(j, next, w.router.Next(next, now, now))
+	if j.since.IsZero() {
+		j.since = now
+	}
+	failed := next.Attempt > j.task.Attempt
+	if held := next.Due.Sub(j.since); failed && held > maxHeld {
+		w.deadNow(j, ax.ReasonFailed, fmt.Errorf("attempt %d failed, and the next one would hold up the key for %s, at most %s",
+			j.task.Attempt, held.Round(time.Second), maxHeld), j.task.Attempt)
+		return
+	}
+	j.task = next
+	// What the record doesn't say must survive this process.
+	j.noted = j.part.Note(j.ticket, offset.Note{Attempt: next.Attempt, Deferrals: next.Deferrals, Due: next.Due, Since: j.since})
+	w.wait(j, next.Due)
 }
+
+// maxHeld is how long a task that fails may hold up its key.
+const maxHeld = time.Hour
 
 // wait holds the job in place.
 func (w *Worker) wait(j *job, until time.Time) {
-	kafka.Detach(j.task)
+	j.detach()
 	j.part.Abort()
 	w.sched.again(j, until)
 }
@@ -143,31 +163,36 @@ func (w *Worker) publish(j *job, next *ax.Task, topic string) {
 // refused is called in the client's goroutine when r can't be written as it
 // is.
 func (w *Worker) send(j *job, r *kgo.Record, answered func(error), refused func(error)) {
-	w.sched.settle(j.lane, 1)
 	began := time.Now()
-	done := func(_ *kgo.Record, err error) {
-		w.sched.settle(j.lane, -1)
-		if errors.Is(err, publish.ErrGivenUp) {
-			answered(err)
-			w.forget(j)
-			return
-		}
-		w.tel.Sent(context.Background(), r.Topic, "", time.Since(began))
+	w.write(j, r, func(err error) {
 		answered(err)
-		if err != nil {
+		switch {
+		case errors.Is(err, publish.ErrGivenUp):
+			w.forget(j)
+		case err != nil:
 			refused(err)
-			return
+		default:
+			w.tel.Sent(context.Background(), r.Topic, "", time.Since(began))
+			j.part.Done(j.ticket)
+			w.sched.free(j)
 		}
-		j.part.Done(j.ticket)
-		w.sched.free(j)
-	}
-	w.pub.SendWhile(j.part.Owned, r, done)
+	})
+}
+
+// write publishes r for the job's sake.
+func (w *Worker) write(j *job, r *kgo.Record, done func(error)) {
+	w.sched.settle(j, 1)
+	w.pub.Publish(publish.Item{Record: r, Source: j.part.Partition, Owned: j.part.Owned, Done: func(_ *kgo.Record, err error) {
+		w.sched.settle(j, -1)
+		done(err)
+	}})
 }
 
 // forget ends the worker's part in a job whose partition is another's now,
 // which runs the task again: a copy from here would be a second one.
 func (w *Worker) forget(j *job) {
 	j.part.Abort()
+	w.sched.leave(j)
 	w.sched.free(j)
 }
 
@@ -188,31 +213,13 @@ func (w *Worker) deadNow(j *job, reason ax.Reason, cause error, attempts int) {
 	t := j.task
 	raw := ax.Encode(t)
 	raw.Topic, raw.Partition, raw.Offset, raw.LeaderEpoch = t.Source.Topic, t.Source.Partition, t.Source.Offset, t.Source.Epoch
-	r := ax.DeadRecord(raw, ax.Death{Reason: reason, Error: cause.Error(), At: clock.Now(), Attempt: attempts, TopicID: w.ids[t.Source.Topic]})
+	r := ax.DeadRecord(raw, ax.Death{Reason: reason, Error: cause.Error(), At: clock.Now(), Attempt: attempts, TopicID: j.lane().topicID()})
 	r.Topic = w.router.Dead()
 	refused := func(err error) {
 		w.log.Error("a task can't even enter the dead topic; it stays unfinished", "task", t.ID, "kind", t.Kind, "error", err)
 		j.part.Abort()
 	}
-	if reason != ax.ReasonTooLarge {
-		w.send(j, r, func(error) {}, refused)
-		return
-	}
-	// This runs in a done function, where the client must not be called.
-	w.sched.settle(j.lane, 1)
-	w.pub.QueueWhile(j.part.Owned, r, func(_ *kgo.Record, err error) {
-		w.sched.settle(j.lane, -1)
-		switch {
-		case errors.Is(err, publish.ErrGivenUp):
-			w.forget(j)
-			return
-		case err != nil:
-			refused(err)
-			return
-		}
-		j.part.Done(j.ticket)
-		w.sched.free(j)
-	})
+	w.send(j, r, func(error) {}, refused)
 }
 
 // finish ends the task without anything that follows.
@@ -223,7 +230,7 @@ func (w *Worker) finish(j *job, outcome string, took time.Duration) {
 }
 
 func (w *Worker) ended(j *job, outcome string, took time.Duration) {
-	w.tel.Ended(context.Background(), j.lane.conf.Name, j.kind.name, outcome, took)
+	w.tel.Ended(context.Background(), j.lane().conf.Name, j.kind.name, outcome, took)
 }
 
 // finishing is what is left of a run that succeeded: the store has to hear of
@@ -231,6 +238,79 @@ func (w *Worker) ended(j *job, outcome string, took time.Duration) {
 type finishing struct {
 	claim *claim
 	took  time.Duration
+}
+
+// succeed settles a run that returned nil: its follow-up tasks are written, the
+// store is told, and then the record is finished.
+func (w *Worker) succeed(j *job, s *settlement) {
+	if s.claim != nil {
+		j.finishing = &finishing{claim: s.claim, took: s.took}
+	}
+	switch {
+	case len(s.children) > 0:
+		w.followUp(j, s)
+	case s.claim != nil:
+		w.complete(j)
+	default:
+		w.finish(j, "done", s.took)
+	}
+}
+
+// followUp writes the follow-up tasks of a run. The slot is free meanwhile.
+func (w *Worker) followUp(j *job, s *settlement) {
+	open, lost := atomic.Int64{}, atomic.Bool{}
+	open.Store(int64(len(s.children)))
+	answered := func(err error) {
+		if err != nil {
+			lost.Store(true)
+		}
+		switch {
+		case open.Add(-1) > 0:
+		case lost.Load():
+			w.forget(j)
+		case s.claim != nil:
+			// The store is not asked in the client's goroutine.
+			w.wait(j, clock.Now())
+		default:
+			w.finish(j, "done", s.took)
+		}
+	}
+	now := clock.Now()
+	for i := range s.children {
+		child := &s.children[i]
+		topic := w.router.Next(child, now, now)
+		ctx, span := w.tel.Send(s.context, child, w.router.Lane(child.Lane))
+		r := ax.Encode(child)
+		r.Topic = topic
+		w.write(j, r, func(err error) {
+			class := ""
+			if err != nil {
+				class = "refused"
+			} else {
+				w.tel.Sent(ctx, topic, "", time.Since(now))
+			}
+			telemetry.End(span, class)
+			if !errors.Is(err, publish.ErrNever) {
+				answered(err)
+				return
+			}
+			w.write(j, w.deadChild(j, child, err), answered)
+		})
+	}
+}
+
+// deadChild returns the dead record of a follow-up task that can't be written.
+// It never was in a log: its death is named by its parent's record and its own
+// id.
+func (w *Worker) deadChild(j *job, child *ax.Task, cause error) *kgo.Record {
+	from := j.task.Source
+	w.log.Error("a follow-up task can't be written: it is dead", "task", child.ID, "kind", child.Kind, "parent", j.task.ID, "error", cause)
+	raw := ax.Encode(child)
+	raw.Topic, raw.Partition, raw.Offset, raw.LeaderEpoch = from.Topic, from.Partition, from.Offset, from.Epoch
+	id := j.lane().topicID()
+	r := ax.DeadRecord(raw, ax.Death{Reason: ax.ReasonTooLarge, Error: cause.Error(), At: clock.Now(), TopicID: id})
+	r.Topic, r.Key = w.router.Dead(), []byte(ax.ChildID(ax.PositionID(from, id), child.ID))
+	return r
 }
 
 // complete tells the store that the task is done. While the store fails, the
@@ -242,8 +322,10 @@ func (w *Worker) complete(j *job) {
 	err := w.cfg.store.Complete(ctx, c.key, c.token, w.cfg.doneFor)
 	switch {
 	case err == nil:
+		w.leases.forget(c)
 		w.finish(j, "done", j.finishing.took)
 	case errors.Is(err, idempotency.ErrLost):
+		w.leases.forget(c)
 		w.log.Warn("a task was done after its lease had ended; another run may have done it too", "task", c.key, "token", c.token)
 		w.finish(j, "done_late", j.finishing.took)
 	default:

@@ -2,9 +2,9 @@ package group
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/internal/kafka"
 	"github.com/axtasks/ax/internal/sabotage"
 )
@@ -32,9 +33,17 @@ type Config struct {
 
 	// CommitEvery is how long a finished record waits for its commit.
 	CommitEvery time.Duration
-	// MaxSpan is how many offsets of a partition may wait for the lowest
-	// unfinished one before the partition is paused.
-	MaxSpan int
+	// MaxUnfinished is how many records of a partition may be read and not
+	// finished before the partition is paused.
+	MaxUnfinished int
+	// Exact also pauses it when a commit could not say any more which of them
+	// are finished, so that a crash repeats only what was at work. Without it
+	// some of what was finished is repeated then.
+	Exact bool
+	// Quarantine lets records be suspected that were at work when their
+	// process died; see [Partition.Verdict]. Nothing of a partition may start
+	// before [Partition.Ready] then.
+	Quarantine bool
 	// Base is the parent of the partitions' contexts; nil is the background.
 	Base context.Context
 	// RevokeWait bounds how long a revocation waits for what runs.
@@ -46,14 +55,19 @@ type Config struct {
 	// neither is called while a poll's records are handed out.
 	Assigned func([]*Partition)
 	Dropped  func([]*Partition)
+	// Moved, if not nil, is called when something may start that could not:
+	// a partition is ready, or the member is known again. It must not block.
+	Moved func()
 }
 
 // Member is one member of a consumer group. Make it with [New], end it with
 // [Member.Close].
 type Member struct {
-	cfg   Config
-	kafka *kgo.Client
-	dirty chan struct{} // holds a token while something may be committed
+	cfg    Config
+	kafka  *kgo.Client
+	alive  alive
+	dirty  chan struct{} // holds a token while something may be committed
+	urgent chan struct{} // and while that must not wait
 
 	// committing is held during a commit and during a change of ownership, so
 	// that no commit of a partition can be on its way once it is given up.
@@ -61,16 +75,20 @@ type Member struct {
 
 	mu      sync.Mutex
 	parts   map[string]map[int32]*Partition
-	closing bool // what runs was waited for already
+	ids     map[string][16]byte // of the topics as they are now
+	closing bool                // what runs was waited for already
+	joined  bool                // it was given an assignment, an empty one perhaps
+	watch   watch
 }
 
 // New returns a member that has not joined yet; the client joins in the
 // background from now on, and [Member.Close] must be called.
 func New(cfg Config) (*Member, error) {
 	m := &Member{
-		cfg: cfg, dirty: make(chan struct{}, 1), committing: make(chan struct{}, 1),
-		parts: map[string]map[int32]*Partition{},
+		cfg: cfg, dirty: make(chan struct{}, 1), urgent: make(chan struct{}, 1), committing: make(chan struct{}, 1),
+		parts: map[string]map[int32]*Partition{}, ids: maps.Clone(cfg.IDs),
 	}
+	m.alive.began, m.alive.heard = time.Now(), cfg.Moved
 	if cfg.Base == nil {
 		m.cfg.Base = context.Background()
 	}
@@ -80,10 +98,14 @@ func New(cfg Config) (*Member, error) {
 		kgo.OnPartitionsRevoked(m.revoked),
 		kgo.OnPartitionsLost(m.lost),
 		kgo.OnOffsetsFetched(m.fetched),
+		kgo.WithHooks(&m.alive),
 	)
 	var err error
 	if m.kafka, err = kgo.NewClient(append(opts, cfg.Opts...)...); err != nil {
 		return nil, fmt.Errorf("ax: %s: %w", cfg.Name, err)
+	}
+	if session, ok := m.kafka.OptValue(kgo.SessionTimeout).(time.Duration); ok && cfg.Protocol != ax.Consumer {
+		m.alive.setSession(session)
 	}
 	return m, nil
 }
@@ -111,17 +133,25 @@ func (m *Member) partition(topic string, id int32) *Partition {
 }
 
 // wake tells the committer that something was finished.
-func (m *Member) wake() {
+func (m *Member) wake() { poke(m.dirty) }
+
+func poke(c chan struct{}) {
 	select {
-	case m.dirty <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
+
+// Known reports whether the group must still know this member, so that what it
+// has read is still its own. Where it reports false, Config.Moved is called
+// once that has changed.
+func (m *Member) Known() bool { return m.alive.fresh() }
 
 func (m *Member) assigned(_ context.Context, cl *kgo.Client, topics map[string][]int32) {
 	id, _ := cl.GroupMetadata()
 	var fresh []*Partition
 	m.mu.Lock()
+	m.joined = true
 	// This is called at the start of each session, also with nothing new. What
 	// is still ours now is ours under the id of this session.
 	for _, ps := range m.parts {
@@ -135,7 +165,10 @@ func (m *Member) assigned(_ context.Context, cl *kgo.Client, topics map[string][
 		}
 		for _, n := range ids {
 			ctx, cancel := context.WithCancelCause(m.cfg.Base)
-			p := &Partition{Topic: topic, ID: n, member: m, id: id, ctx: ctx, cancel: cancel, topicID: m.cfg.IDs[topic]}
+			p := &Partition{
+				Topic: topic, ID: n, member: m, id: id, ctx: ctx, cancel: cancel, topicID: m.ids[topic],
+				base: -1, from: -1, read: time.Now(), life: life{on: m.cfg.Quarantine},
+			}
 			m.parts[topic][n] = p
 			fresh = append(fresh, p)
 		}
@@ -164,13 +197,18 @@ func (m *Member) fetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFetc
 			for _, part := range topic.Partitions {
 				name := topic.Topic
 				p := m.partition(name, part.Partition)
-				if p == nil || part.Metadata == nil || part.Offset < 0 {
+				if p == nil || part.Offset < 0 {
 					continue
 				}
-				if err := p.fetched(part.Offset, *part.Metadata); err != nil {
+				text := ""
+				if part.Metadata != nil {
+					text = *part.Metadata
+				}
+				if err := p.fetched(part.Offset, text, time.Now()); err != nil {
 					m.cfg.Log.Warn("commit metadata is ignored: finished tasks above the commit will run again", "role", m.cfg.Name,
 						"group", m.cfg.Group, "topic", name, "partition", part.Partition, "error", err)
 				}
+				m.tellLife(p)
 			}
 		}
 	}
@@ -220,7 +258,7 @@ func (m *Member) revoked(_ context.Context, cl *kgo.Client, topics map[string][]
 	}
 	within, done := context.WithTimeout(context.Background(), commitTimeout)
 	defer done()
-	if err := m.commit(within, ps); err != nil {
+	if err := m.commitLast(within, ps); err != nil {
 		m.cfg.Log.Error("commit before giving partitions up failed", "role", m.cfg.Name, "group", m.cfg.Group, "error", err)
 	}
 	m.giveUp(ps)
@@ -277,83 +315,43 @@ func (m *Member) giveUp(ps []*Partition) {
 	}
 }
 
-// Batch is what one poll returned of one partition.
-type Batch struct {
-	Partition *Partition
-	Records   []*kgo.Record
-	Tickets   []Ticket
+// tellLife logs what became of earlier owners, where they died.
+func (m *Member) tellLife(p *Partition) {
+	p.mu.Lock()
+	l := p.life.l
+	p.mu.Unlock()
+	attrs := []any{"role", m.cfg.Name, "topic", p.Topic, "partition", p.ID, "times", l.TakeOvers, "offset", l.Low}
+	switch {
+	case l.Mark.Count > 0:
+		m.cfg.Log.Error("a process died while a suspect ran", append(attrs, "suspect", l.Mark.Offset, "deaths", l.Mark.Count)...)
+	case l.Until > 0:
+		m.cfg.Log.Error("owners of a partition die without getting on: its tasks run one at a time", append(attrs, "until", l.Until)...)
+	case l.TakeOvers > 0:
+		m.cfg.Log.Info("a partition is taken over from an owner that died", attrs...)
+	}
 }
 
-// Poll waits for records, hands them to take, one batch a partition, and
-// allows rebalances again. take must not block. Poll returns nil after a poll
-// that only failed, which it has logged and waited out; it returns an error
-// when the member is closed or ctx has ended.
-func (m *Member) Poll(ctx context.Context, take func(Batch)) error {
-	fs := m.kafka.PollFetches(ctx)
-	// After every poll, an empty or failed one too: all of them block.
-	defer m.kafka.AllowRebalance()
-	if fs.IsClientClosed() {
-		return errClosed
-	}
-	if err := ctx.Err(); err != nil && fs.NumRecords() == 0 {
-		return err
-	}
-	fs.EachPartition(func(f kgo.FetchTopicPartition) {
-		if len(f.Records) == 0 {
-			return
-		}
-		p := m.partition(f.Topic, f.Partition)
-		if p == nil {
-			return
-		}
-		todo, tickets, backwards := p.add(f.Records)
-		if backwards {
-			m.cfg.Log.Error("offsets went back: the log was cut", "role", m.cfg.Name, "topic", f.Topic,
-				"partition", f.Partition, "offset", f.Records[0].Offset)
-		}
-		if p.Span() >= m.cfg.MaxSpan {
-			m.cfg.Log.Warn("a partition waits for its lowest unfinished record", "role", m.cfg.Name, "topic", p.Topic, "partition", p.ID)
-			p.Pause(PauseWindow)
-		}
-		if len(todo) > 0 {
-			take(Batch{Partition: p, Records: todo, Tickets: tickets})
-		} else {
-			m.wake() // all was finished already, which is news to commit
-		}
-	})
-	return m.pollErrors(ctx, fs)
-}
-
-// pollErrors logs what went wrong in a poll, and waits a little where nothing
-// but errors came, since some of them come thousands of times a second.
-func (m *Member) pollErrors(ctx context.Context, fs kgo.Fetches) error {
-	failed := false
-	fs.EachError(func(topic string, id int32, err error) {
-		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-			return
-		}
-		failed = true
-		if _, ok := errors.AsType[*kgo.ErrDataLoss](err); ok {
-			m.cfg.Log.Error("the log lost records", "role", m.cfg.Name, "topic", topic, "partition", id, "error", err)
-			return
-		}
-		m.cfg.Log.Error("fetch failed", "role", m.cfg.Name, "group", m.cfg.Group, "topic", topic, "partition", id, "error", m.cfg.Watch.Explain(err))
-	})
-	if !failed || fs.NumRecords() > 0 {
-		return nil
-	}
-	m.kafka.AllowRebalance()
-	wait := time.NewTimer(pollBackoff)
-	defer wait.Stop()
+// Close commits, leaves the group and closes the client. It does not wait for
+// what runs: its caller has. It returns an error when ctx ended first; the
+// session then ends by itself.
+func (m *Member) Close(ctx context.Context) error {
+	m.mu.Lock()
+	m.closing = true
+	m.mu.Unlock()
+	done := make(chan error, 1)
+	go func() {
+		// Leaving calls revoked, which waits, commits and fences.
+		err := m.kafka.LeaveGroupContext(ctx)
+		m.kafka.CloseAllowingRebalance()
+		done <- err
+	}()
 	select {
-	case <-wait.C:
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("ax: %s: leave group %s: %w", m.cfg.Name, m.cfg.Group, err)
+		}
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return fmt.Errorf("ax: %s: leave group %s: %w", m.cfg.Name, m.cfg.Group, context.Cause(ctx))
 	}
 }
-
-const (
-	commitTimeout = 5 * time.Second
-	pollBackoff   = 500 * time.Millisecond
-)

@@ -54,10 +54,12 @@ type read struct {
 func join(t *testing.T, c *fakekafka.Cluster, finish func(*kgo.Record) bool, change ...func(*group.Config)) *reader {
 	t.Helper()
 	x := &reader{t: t, finish: finish}
+	details, err := c.Admin(t).ListTopics(t.Context(), topic)
+	require.NoError(t, err)
 	cfg := group.Config{
-		Name: "test", Group: name, Topics: []string{topic}, Opts: append(c.Opts(), kgo.HeartbeatInterval(100*time.Millisecond)),
+		Name: "test", Group: name, Topics: []string{topic}, IDs: map[string][16]byte{topic: details[topic].ID}, Opts: append(c.Opts(), kgo.HeartbeatInterval(100*time.Millisecond)),
 		Watch: &kafka.Watch{}, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
-		CommitEvery: 50 * time.Millisecond, RevokeWait: 5 * time.Second, MaxSpan: 1000,
+		CommitEvery: 50 * time.Millisecond, RevokeWait: 5 * time.Second, MaxUnfinished: 10_000,
 		Dropped: func(ps []*group.Partition) { x.mu.Lock(); x.dropped += len(ps); x.mu.Unlock() },
 	}
 	for _, f := range change {
@@ -243,6 +245,7 @@ func TestAnEvictedMemberCommitsNothingUnderItsNewId(t *testing.T) {
 		id, _ := x.m.Kafka().GroupMetadata()
 		silence(c, id)
 		evict(t, c, id)
+		learn(t, x.m)
 		time.Sleep(3 * time.Second)
 		require.Len(t, y.offsets(), 20)
 		for p := range int32(2) {
@@ -279,6 +282,7 @@ func TestAnEvictedMemberThatKeepsItsPartitionsGoesOnCommitting(t *testing.T) {
 		id, _ := x.m.Kafka().GroupMetadata()
 		silence(c, id)
 		evict(t, c, id)
+		learn(t, x.m)
 		x.done()
 		time.Sleep(5 * time.Second)
 		again, _ := x.m.Kafka().GroupMetadata()
@@ -295,6 +299,20 @@ func silence(c *fakekafka.Cluster, id string) {
 		c.Kfake().KeepControl()
 		return req.ResponseKind(), nil, req.(*kmsg.HeartbeatRequest).MemberID == id
 	})
+}
+
+// learn lets the client make a commit of its own, which is how it learns of an
+// eviction without a heartbeat; ax's commits don't tell it.
+func learn(t *testing.T, m *group.Member) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var failed error
+	m.Kafka().CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{topic: {0: {Epoch: -1, Offset: 0}}},
+		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, _ error) {
+			failed = kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)
+		})
+	require.Error(t, failed)
 }
 
 // evict removes a member from the group behind its back.
@@ -356,19 +374,23 @@ func TestAPauseEndsWithTheAssignment(t *testing.T) {
 	})
 }
 
-func TestAPartitionWithTooManyOffsetsBehindAnUnfinishedOneIsPaused(t *testing.T) {
+func TestAPartitionWithTooMuchUnfinishedIsPaused(t *testing.T) {
 	t.Parallel()
 	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
 		fill(t, c, 1, 300)
-		x := join(t, c, func(r *kgo.Record) bool { return r.Offset != 0 }, func(cfg *group.Config) {
-			cfg.MaxSpan = 100
+		x := join(t, c, func(r *kgo.Record) bool { return false }, func(cfg *group.Config) {
+			cfg.MaxUnfinished = 100
 			cfg.Opts = append(cfg.Opts, kgo.FetchMaxPartitionBytes(500))
 		})
 		time.Sleep(5 * time.Second)
 		n := len(x.offsets())
 		require.GreaterOrEqual(t, n, 100)
 		require.Less(t, n, 250)
-		require.Equal(t, 1, x.done())
+		require.Equal(t, n, x.done())
+		for range 3 {
+			time.Sleep(time.Second)
+			x.done()
+		}
 		time.Sleep(5 * time.Second)
 		require.Len(t, x.offsets(), 300)
 		require.Equal(t, int64(300), committed(t, c, 0).At)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -27,30 +28,31 @@ type Partition struct {
 
 	mu       sync.Mutex
 	window   offset.Window
-	finished offset.Finished // by an earlier owner, above its commit
+	meta     offset.Metadata // what an earlier owner has finished, and what the next must know
+	base     int64           // the commit at assignment, -1 if there was none
 	epoch    uint32          // counts windows
-	dirty    bool            // something was finished since the last commit
+	dirty    bool            // there is news to commit
+	from     int64           // where reading began, -1 if that is not known
+	end      int64           // of the log, as far as it is known
+	read     time.Time       // when something was last read
+	behind   time.Time       // since when it is known that there is more to read
+	full     time.Time       // since when the window is full
 	active   int             // started and neither done nor aborted
 	idle     chan struct{}
 	stopping bool // nothing more may start
 	fenced   bool // no longer owned
 	pauses   Pause
+
+	life life
+	said uint64 // counts changes of notes and marks
+	kept uint64 // of them, those that a commit has taken
 }
 
 // Ticket stands for one record that was read.
 type Ticket struct {
 	window uint32
-	offset offset.Ticket
+	offset int64
 }
-
-// Pause is a set of reasons not to read a partition.
-type Pause uint8
-
-const (
-	PauseWait    Pause = 1 << iota // the head may not leave yet
-	PauseWindow                    // too many offsets wait for one that is unfinished
-	PauseCommand                   // an operator asked for it
-)
 
 // Context ends when the partition is lost, with ax.ErrPartitionLost as cause.
 func (p *Partition) Context() context.Context { return p.ctx }
@@ -62,53 +64,92 @@ func (p *Partition) Owned() bool {
 	return !p.fenced
 }
 
-// add takes in records. It returns those that have to be worked, which are
-// none once the partition is fenced, with their tickets, and whether offsets
-// went back. What an earlier owner had finished is left out.
-func (p *Partition) add(rs []*kgo.Record) (todo []*kgo.Record, ts []Ticket, backwards bool) {
+// news is what a fetch brought to the attention of a partition's owner.
+type news struct {
+	backwards bool     // offsets went back: the log was cut
+	skipped   [2]int64 // records from … to that were deleted before they were committed
+	full      bool     // the window is full now
+	holder    int64    // the lowest unfinished offset, if it is
+	commit    bool     // something is finished that has to be committed
+}
+
+// add takes in what a fetch returned. It returns the records that have to be
+// worked, none once the partition is fenced, with their tickets. What an
+// earlier owner had finished is left out.
+func (p *Partition) add(f *kgo.FetchPartition) (todo []*kgo.Record, ts []Ticket, n news) {
+	rs := f.Records
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.fenced {
-		return nil, nil, false
+		return nil, nil, n
 	}
-	skip := !p.finished.Beyond(rs[0].Offset)
-	if !skip {
-		todo = rs
+	p.read, p.behind = time.Now(), time.Time{}
+	p.end = max(f.HighWatermark, rs[len(rs)-1].Offset+1)
+	if p.base >= 0 && f.LogStartOffset > p.base {
+		n.skipped = [2]int64{p.base, f.LogStartOffset}
 	}
+	p.base = -1
+	skip := rs[0].Offset < p.meta.Finished.End()
+	todo = rs // shared for as long as all of them have to be worked
+	own := false
 	ts = make([]Ticket, 0, len(rs))
-	for _, r := range rs {
-		t, ok := p.window.Add(r.Offset, r.LeaderEpoch)
-		if !ok {
+	for i, r := range rs {
+		if !p.window.Add(r.Offset, r.LeaderEpoch) {
 			// The log was cut: these are other records under offsets that were
 			// seen before. What was known of the offsets is worth nothing.
-			p.window, p.finished = offset.Window{}, offset.Finished{}
-			p.epoch++
-			backwards = true
-			t, _ = p.window.Add(r.Offset, r.LeaderEpoch)
+			p.forget()
+			n.backwards, skip = true, false
+			p.window.Add(r.Offset, r.LeaderEpoch)
 		}
-		if skip && p.finished.Has(r.Offset, r.LeaderEpoch) {
-			p.window.Done(t)
+		if r.Attrs.IsControl() || skip && p.meta.Finished.Has(r.Offset, r.LeaderEpoch) {
+			p.window.Done(r.Offset)
 			p.dirty = true
+			if !own {
+				own, todo = true, append([]*kgo.Record(nil), rs[:i]...)
+			}
 			continue
 		}
-		ts = append(ts, Ticket{window: p.epoch, offset: t})
-		if skip {
+		ts = append(ts, Ticket{window: p.epoch, offset: r.Offset})
+		if own {
 			todo = append(todo, r)
 		}
 	}
-	return todo, ts, backwards
+	p.life.read(&p.window)
+	n.commit = p.dirty
+	if n.full = p.isFull(p.member.cfg.MaxUnfinished); n.full {
+		n.holder, _ = p.window.Lowest()
+	}
+	return todo, ts, n
 }
 
-// fetched takes in what the last commit of the partition says.
-func (p *Partition) fetched(at int64, metadata string) error {
-	f, err := offset.ParseMetadata(metadata, p.topicID, at)
-	if err != nil {
-		return err
-	}
+func (p *Partition) isFull(limit int) bool {
+	return p.window.Len() >= limit || p.member.cfg.Exact && p.window.Scattered()
+}
+
+// forget throws away all that is known by offset. Called with the lock held.
+func (p *Partition) forget() {
+	p.window, p.meta.Finished, p.meta.Notes = offset.Window{}, offset.Finished{}, nil
+	p.life.reset()
+	p.epoch++
+}
+
+// cut says that the client found records missing that it had read: what is
+// known by offset may be of other records.
+func (p *Partition) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.finished = f
-	return nil
+	p.forget()
+}
+
+// fetched takes in what the last commit of the partition says. It fails for
+// metadata that is not ours, which is ignored.
+func (p *Partition) fetched(at int64, text string, now time.Time) error {
+	m, err := offset.Parse(text, p.topicID, at)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.base, p.from, p.meta = at, at, m
+	p.life.takeOver(m.Life, at, m.Finished, now)
+	return err
 }
 
 // Start reports whether work on one of the partition's records may begin. If
@@ -123,38 +164,95 @@ func (p *Partition) Start() bool {
 	return true
 }
 
-// Done finishes the record of the ticket, whose work was started.
+// Done finishes the record of the ticket, whose work was started. Only the first
+// one after a commit wakes the committer.
 func (p *Partition) Done(t Ticket) {
 	p.mu.Lock()
-	if !p.fenced && t.window == p.epoch {
-		p.window.Done(t.offset)
+	wake := false
+	if !p.fenced && t.window == p.epoch && p.window.Done(t.offset) {
+		if len(p.meta.Notes) > 0 {
+			delete(p.meta.Notes, t.offset)
+		}
+		p.life.done(&p.window, t.offset)
+		wake = !p.dirty
 		p.dirty = true
 	}
-	p.end()
+	p.ended()
 	p.mu.Unlock()
-	p.member.wake()
+	if wake {
+		p.member.wake()
+	}
 }
 
 // Abort ends work that was started without finishing the record: whoever owns
 // the partition next reads it again.
 func (p *Partition) Abort() {
 	p.mu.Lock()
-	p.end()
+	p.ended()
 	p.mu.Unlock()
 }
 
-func (p *Partition) end() {
+func (p *Partition) ended() {
 	if p.active--; p.active == 0 && p.idle != nil {
 		close(p.idle)
 		p.idle = nil
 	}
 }
 
-// Span returns how many offsets the window holds, finished or not.
-func (p *Partition) Span() int {
+// Note keeps what is known of an unfinished record beside what it holds
+// itself, so that the next owner knows it too. It returns a mark for
+// [Partition.Noted]. It does nothing for a ticket of the past.
+func (p *Partition) Note(t Ticket, n offset.Note) (mark uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.window.Span()
+	if p.fenced || t.window != p.epoch {
+		return 0
+	}
+	if p.meta.Notes == nil {
+		p.meta.Notes = map[int64]offset.Note{}
+	}
+	p.meta.Notes[t.offset] = n
+	p.said++
+	p.dirty = true
+	p.member.wake()
+	return p.said
+}
+
+// Noted reports whether a commit has taken the note: until then, a crash would
+// forget it.
+func (p *Partition) Noted(mark uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.kept >= mark
+}
+
+// NoteOf returns what an earlier owner, or this one, has noted of the record.
+func (p *Partition) NoteOf(t Ticket) (offset.Note, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n, ok := p.meta.Notes[t.offset]
+	return n, ok && t.window == p.epoch
+}
+
+// Notes returns how many records are noted.
+func (p *Partition) Notes() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.meta.Notes)
+}
+
+// Open reports whether the record of the ticket is still the owner's to finish.
+func (p *Partition) Open(t Ticket) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.fenced && t.window == p.epoch && p.window.Unfinished(t.offset)
+}
+
+// Unfinished returns how many records were read and are not finished.
+func (p *Partition) Unfinished() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.window.Len()
 }
 
 // stop lets nothing more start, and returns a channel that is closed once
@@ -182,19 +280,42 @@ func (p *Partition) fence() {
 	p.cancel(ax.ErrPartitionLost)
 }
 
+// position is what is to be committed of a partition.
+type position struct {
+	at       kgo.EpochOffset
+	metadata string
+	said     uint64
+	opens    bool
+}
+
 // position returns what is to be committed, and false if that is no news.
-func (p *Partition) position() (at kgo.EpochOffset, metadata string, ok bool) {
+// leaving says that this member gives the partition up, alive.
+func (p *Partition) position(leaving bool) (pos position, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.fenced || !p.dirty {
-		return kgo.EpochOffset{}, "", false
+	o, epoch, any := p.window.Commit()
+	if p.fenced || !any || !p.dirty && !p.life.news(leaving) {
+		return position{}, false
 	}
 	p.dirty = false
-	o, epoch, _ := p.window.Commit()
-	if sabotage.CommitEarly && p.window.Unfinished() > 0 {
+	if sabotage.CommitEarly && p.window.Len() > 0 {
 		o++
 	}
-	return kgo.EpochOffset{Epoch: epoch, Offset: o}, p.window.Metadata(p.topicID, p.finished), true
+	m := p.meta
+	m.Life, pos.opens = p.life.record(leaving)
+	pos.at = kgo.EpochOffset{Epoch: epoch, Offset: o}
+	pos.metadata, pos.said = m.Encode(&p.window, p.topicID), p.said
+	return pos, true
+}
+
+// committed says that a broker has taken what position returned.
+func (p *Partition) committed(pos position) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept = max(p.kept, pos.said)
+	if pos.opens {
+		p.life.ready.Store(true)
+	}
 }
 
 // failed says that what position returned was not committed.
@@ -202,38 +323,7 @@ func (p *Partition) failed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dirty = true
-}
-
-// Pause adds a reason not to read the partition.
-func (p *Partition) Pause(why Pause) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.fenced {
-		return
-	}
-	if p.pauses == 0 {
-		p.member.kafka.PauseFetchPartitions(map[string][]int32{p.Topic: {p.ID}})
-	}
-	p.pauses |= why
-}
-
-// Resume takes a reason away; with the last one the partition is read again.
-func (p *Partition) Resume(why Pause) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.fenced || p.pauses&why == 0 {
-		return
-	}
-	if p.pauses &^= why; p.pauses == 0 {
-		p.member.kafka.ResumeFetchPartitions(map[string][]int32{p.Topic: {p.ID}})
-	}
-}
-
-// Paused returns the reasons not to read the partition.
-func (p *Partition) Paused() Pause {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pauses
+	p.member.wake()
 }
 
 var errClosed = errors.New("the member is closed")

@@ -82,6 +82,9 @@ func Consuming(group, protocol string) []kgo.Opt {
 		kgo.DisableAutoCommit(),
 		// No callback may run between a poll and the end of its bookkeeping.
 		kgo.BlockRebalanceOnPoll(),
+		// Markers of transactions take offsets, too; a reader that doesn't see
+		// them can't tell that it has read all.
+		kgo.KeepControlRecords(),
 		// Both are set, since the one no longer follows the other: a group
 		// without a commit reads from the log's start, or tasks are skipped.
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),

@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"maps"
 	"slices"
+	"time"
 )
 
 // MaxMetadata is the longest metadata that a broker takes with a commit, in
@@ -13,185 +15,284 @@ import (
 // longer one costs the connection.
 const MaxMetadata = 4096
 
-// The metadata is base64 of: a version byte, the topic id, the base offset, the
-// highest epoch among the finished records, the runs, a checksum. Numbers are
-// unsigned varints. In form 1 the runs are pairs of how many offsets to skip
-// and how many are finished; in form 2 they are a bitmap from the base on.
+// The metadata is "ax" and the base64 of: a version byte, the topic id, the
+// base offset, sections, a checksum. A section is a tag, the length of its body
+// and the body; one of an unknown tag is skipped. Numbers are unsigned varints.
+// The base is the offset that is committed with it.
 const (
-	formRuns   = 1
-	formBitmap = 2
-	prefix     = "ax"
+	prefix  = "ax"
+	version = 3
+
+	tagRuns   = 1
+	tagBitmap = 2
+	tagNotes  = 3
+	tagLife   = 4
 )
 
-// raw is how many bytes fit, once the checksum is taken off.
-var raw = base64.RawStdEncoding.DecodedLen(MaxMetadata-len(prefix)) - crc32.Size
+// Each section has a budget of its own, so that none can push out another.
+const (
+	lifeRoom     = 96
+	noteRoom     = 720
+	headRoom     = 1 + 16 + binary.MaxVarintLen64 + 3*(1+2)
+	finishedRoom = rawRoom - crc32.Size - headRoom - lifeRoom - noteRoom
+	rawRoom      = (MaxMetadata - len(prefix)) * 3 / 4
+)
 
-// Metadata returns what a commit of w should carry: which offsets above the
-// committed one are finished, so that whoever reads the partition next skips
-// them. earlier is what the commit said with which this assignment began: it
-// stands for what was not read since. The text is empty where nothing is
-// finished above the commit. Where not all fits, the highest offsets are left
-// out and will be worked again.
-func (w *Window) Metadata(topicID [16]byte, earlier Finished) string {
-	runs, epoch := w.runs()
-	for _, r := range earlier.runs {
-		if r.to > w.next {
-			runs = append(runs, run{max(r.from, w.next), r.to})
-			epoch = max(epoch, earlier.epoch)
-		}
-	}
-	if len(runs) == 0 {
+// Metadata is what a commit says of a partition beside the offset.
+type Metadata struct {
+	// Finished are the offsets above the committed one that are finished.
+	Finished Finished
+	// Notes are what is known of unfinished records that wait in place, by
+	// their offset.
+	Notes map[int64]Note
+	// Life is whether an owner is at work.
+	Life Life
+}
+
+// Note is what is known of an unfinished record beside what it holds itself.
+type Note struct {
+	Attempt   int       // which the next start is
+	Deferrals int       // waits that cost no attempt
+	Due       time.Time // before which it must not start again
+	Since     time.Time // when it first had to wait
+}
+
+// Life is what owners leave behind for the next: a task that kills its process
+// leaves nothing else.
+type Life struct {
+	// Open says that an owner is at work, or has died at it.
+	Open bool
+	// TakeOvers is how often in a row the partition was taken over from an
+	// owner that died, while Low was the lowest unfinished offset.
+	TakeOvers int
+	Low       int64
+	// Until is the end of the suspects, one of which may have killed the
+	// owners; 0 when nothing is suspected.
+	Until int64
+	// Mark is the suspect that was at work, or that is being cleared.
+	Mark Mark
+	// Crashed counts the tasks that ended as crashed since CrashedSince.
+	Crashed      int
+	CrashedSince time.Time
+}
+
+// Mark is one suspect.
+type Mark struct {
+	State  MarkState
+	Offset int64
+	Count  int       // how often an owner died while it ran
+	At     time.Time // since when it is in this state
+}
+
+// MarkState is what becomes of the marked suspect.
+type MarkState uint8
+
+const (
+	MarkNone  MarkState = iota
+	MarkRun             // it is running
+	MarkProbe           // it is kept from running, to see whether its owner lives without it
+	MarkWait            // it may run next
+)
+
+// Encode returns the text of a commit of w: m, and what is finished in w; m's
+// own Finished stands for what was not read since. The text is empty where
+// there is nothing to say.
+func (m *Metadata) Encode(w *Window, topicID [16]byte) string {
+	finished := w.finished(m.Finished)
+	if len(finished.runs) == 0 && len(m.Notes) == 0 && m.Life == (Life{}) {
 		return ""
 	}
-	head := make([]byte, 0, 64)
-	head = append(head, formRuns)
-	head = append(head, topicID[:]...)
-	head = binary.AppendUvarint(head, uint64(w.commit))
-	head = binary.AppendUvarint(head, uint64(max(epoch, 0)))
-
-	b := slices.Clone(head)
-	at := w.commit
-	whole := true
-	for _, r := range runs {
-		next := binary.AppendUvarint(b, uint64(r.from-at))
-		next = binary.AppendUvarint(next, uint64(r.to-r.from))
-		if len(next) > raw {
-			whole = false
-			break
-		}
-		b, at = next, r.to
-	}
-	if last := runs[len(runs)-1].to; !whole && int(last-w.commit) <= 8*(raw-len(head)) {
-		head[0] = formBitmap
-		b = append(head, make([]byte, (last-w.commit+7)/8)...)
-		bits := b[len(head):]
-		for _, r := range runs {
-			for o := r.from - w.commit; o < r.to-w.commit; o++ {
-				bits[o/8] |= 1 << (o % 8)
-			}
-		}
-	}
+	b := make([]byte, 0, 256)
+	b = append(b, version)
+	b = append(b, topicID[:]...)
+	b = binary.AppendUvarint(b, uint64(w.commit))
+	b = finished.append(b, w.commit)
+	b = m.appendNotes(b, w.commit)
+	b = m.Life.append(b)
 	b = binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 	return prefix + base64.RawStdEncoding.EncodeToString(b)
 }
 
-type run struct{ from, to int64 } // to is one past the last
-
-// runs returns the finished offsets above the committed one, and the highest
-// epoch among them. Finished neighbours make one run also where the log has a
-// gap between them: nothing is in it.
-func (w *Window) runs() (runs []run, epoch int32) {
-	epoch = -1
-	open := false
-	for i := range w.n {
-		e := &w.ring[(w.head+i)&(len(w.ring)-1)]
-		if !e.done {
-			open = false
-			continue
-		}
-		epoch = max(epoch, e.epoch)
-		if open {
-			runs[len(runs)-1].to = e.offset + 1
-		} else {
-			runs = append(runs, run{e.offset, e.offset + 1})
-			open = true
-		}
-	}
-	return runs, epoch
+func appendSection(b []byte, tag byte, body []byte) []byte {
+	b = append(b, tag)
+	b = binary.AppendUvarint(b, uint64(len(body)))
+	return append(b, body...)
 }
 
-// Finished is the set of finished offsets that a commit's metadata names.
-type Finished struct {
-	epoch int32
-	runs  []run
+// appendNotes adds the notes. Where not all fit, those of the highest offsets
+// are left out.
+func (m *Metadata) appendNotes(b []byte, base int64) []byte {
+	if len(m.Notes) == 0 {
+		return b
+	}
+	var body []byte
+	at := base
+	for _, o := range slices.Sorted(maps.Keys(m.Notes)) {
+		if o < at {
+			continue
+		}
+		n := m.Notes[o]
+		next := binary.AppendUvarint(body, uint64(o-at))
+		next = binary.AppendUvarint(next, uint64(n.Attempt))
+		next = binary.AppendUvarint(next, uint64(n.Deferrals))
+		next = appendTime(next, n.Since)
+		next = binary.AppendUvarint(next, uint64(max(ceilMilli(n.Due)-max(n.Since.UnixMilli(), 0), 0)))
+		if len(next) > noteRoom {
+			break
+		}
+		body, at = next, o
+	}
+	return appendSection(b, tagNotes, body)
+}
+
+// ceilMilli rounds up: what is read back must not be earlier.
+func ceilMilli(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Add(time.Millisecond - 1).UnixMilli()
+}
+
+func appendTime(b []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return binary.AppendUvarint(b, 0)
+	}
+	return binary.AppendUvarint(b, uint64(max(t.UnixMilli(), 0)))
+}
+
+func (l *Life) append(b []byte) []byte {
+	if *l == (Life{}) {
+		return b
+	}
+	open := uint64(0)
+	if l.Open {
+		open = 1
+	}
+	var body []byte
+	for _, n := range []uint64{open, uint64(l.TakeOvers), uint64(l.Low), uint64(l.Until), uint64(l.Mark.State), uint64(l.Mark.Offset), uint64(l.Mark.Count)} {
+		body = binary.AppendUvarint(body, n)
+	}
+	body = appendTime(body, l.Mark.At)
+	body = binary.AppendUvarint(body, uint64(l.Crashed))
+	body = appendTime(body, l.CrashedSince)
+	return appendSection(b, tagLife, body)
 }
 
 // ErrForeign: the metadata is not ours, damaged, or of another topic of the
 // same name. It is to be ignored.
 var ErrForeign = errors.New("foreign commit metadata")
 
-// ParseMetadata returns what metadata says of a partition whose committed
-// offset is at. Metadata of any other origin gives [ErrForeign]; empty metadata
-// is an empty set.
-func ParseMetadata(metadata string, topicID [16]byte, at int64) (Finished, error) {
-	if metadata == "" {
-		return Finished{}, nil
+// Parse returns what the metadata of a commit of offset at says. Metadata of
+// any other origin gives [ErrForeign]; an empty text says nothing.
+func Parse(text string, topicID [16]byte, at int64) (Metadata, error) {
+	if text == "" {
+		return Metadata{}, nil
 	}
-	if len(metadata) > MaxMetadata || len(metadata) < len(prefix) || metadata[:len(prefix)] != prefix {
-		return Finished{}, ErrForeign
+	if len(text) > MaxMetadata || len(text) < len(prefix) || text[:len(prefix)] != prefix {
+		return Metadata{}, ErrForeign
 	}
-	b, err := base64.RawStdEncoding.DecodeString(metadata[len(prefix):])
-	if err != nil || len(b) < 1+16+2+crc32.Size {
-		return Finished{}, ErrForeign
+	b, err := base64.RawStdEncoding.DecodeString(text[len(prefix):])
+	if err != nil || len(b) < 1+16+1+crc32.Size {
+		return Metadata{}, ErrForeign
 	}
 	b, sum := b[:len(b)-crc32.Size], binary.BigEndian.Uint32(b[len(b)-crc32.Size:])
-	if crc32.ChecksumIEEE(b) != sum || [16]byte(b[1:17]) != topicID {
-		return Finished{}, ErrForeign
+	if crc32.ChecksumIEEE(b) != sum || b[0] != version || [16]byte(b[1:17]) != topicID {
+		return Metadata{}, ErrForeign
 	}
-	form, b := b[0], b[17:]
-	number := func() int64 {
-		v, n := binary.Uvarint(b)
-		if n <= 0 || v > 1<<62 {
-			b, err = nil, ErrForeign
-			return 0
+	r := numbers{b: b[17:]}
+	if base := r.number(); r.bad || base != at {
+		return Metadata{}, ErrForeign
+	}
+	var m Metadata
+	for len(r.b) > 0 && !r.bad {
+		tag := r.b[0]
+		r.b = r.b[1:]
+		body := numbers{b: r.bytes(r.number())}
+		switch tag {
+		case tagRuns:
+			m.Finished = parseRuns(&body, at)
+		case tagBitmap:
+			m.Finished = parseBitmap(&body, at)
+		case tagNotes:
+			m.Notes = parseNotes(&body, at)
+		case tagLife:
+			m.Life = parseLife(&body)
 		}
-		b = b[n:]
-		return int64(v)
+		r.bad = r.bad || body.bad
 	}
-	base, epoch := number(), number()
-	if err != nil || base != at || epoch > 1<<31-1 {
-		return Finished{}, ErrForeign
+	if r.bad {
+		return Metadata{}, ErrForeign
 	}
-	f := Finished{epoch: int32(epoch)}
-	switch form {
-	case formRuns:
-		for o := base; len(b) > 0; {
-			skip, n := number(), number()
-			if err != nil || n == 0 || skip > 1<<62-o || n > 1<<62-o-skip {
-				return Finished{}, ErrForeign
-			}
-			f.runs = append(f.runs, run{o + skip, o + skip + n})
-			o += skip + n
-		}
-	case formBitmap:
-		for i, bits := range b {
-			for j := range 8 {
-				if bits&(1<<j) == 0 {
-					continue
-				}
-				o := base + int64(8*i+j)
-				if n := len(f.runs); n > 0 && f.runs[n-1].to == o {
-					f.runs[n-1].to++
-				} else {
-					f.runs = append(f.runs, run{o, o + 1})
-				}
-			}
-		}
-	default:
-		return Finished{}, ErrForeign
-	}
-	return f, nil
+	return m, nil
 }
 
-// Has reports whether the record at the offset is finished. A record with a
-// newer epoch is another one under an offset that was used before.
-func (f *Finished) Has(offset int64, epoch int32) bool {
-	if len(f.runs) == 0 || epoch > f.epoch {
-		return false
-	}
-	_, found := slices.BinarySearchFunc(f.runs, offset, func(r run, o int64) int {
-		switch {
-		case o < r.from:
-			return 1
-		case o >= r.to:
-			return -1
+func parseNotes(r *numbers, base int64) map[int64]Note {
+	notes := map[int64]Note{}
+	for o := base; len(r.b) > 0 && !r.bad; {
+		skip := r.number()
+		n := Note{Attempt: r.count(), Deferrals: r.count()}
+		since := r.number()
+		n.Since = fromMilli(since)
+		if wait := r.number(); wait > 0 && wait < 1<<42 {
+			n.Due = time.UnixMilli(since + wait).UTC()
 		}
+		if skip > 1<<62-o {
+			r.bad = true
+		}
+		o += skip
+		if !r.bad {
+			notes[o] = n
+		}
+	}
+	return notes
+}
+
+func parseLife(r *numbers) Life {
+	l := Life{Open: r.number() == 1, TakeOvers: r.count(), Low: r.number(), Until: r.number()}
+	l.Mark = Mark{State: MarkState(min(r.number(), int64(MarkWait))), Offset: r.number(), Count: r.count(), At: fromMilli(r.number())}
+	l.Crashed, l.CrashedSince = r.count(), fromMilli(r.number())
+	return l
+}
+
+func fromMilli(ms int64) time.Time {
+	if ms <= 0 || ms > 1<<47 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+// numbers reads varints from b. Once something is wrong, it is bad for good.
+type numbers struct {
+	b   []byte
+	bad bool
+}
+
+func (r *numbers) number() int64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 || v > 1<<62 {
+		r.b, r.bad = nil, true
 		return 0
-	})
-	return found
+	}
+	r.b = r.b[n:]
+	return int64(v)
 }
 
-// Beyond reports whether the set holds nothing from the offset on.
-func (f *Finished) Beyond(offset int64) bool {
-	return len(f.runs) == 0 || offset >= f.runs[len(f.runs)-1].to
+// count is a number that must be a small one.
+func (r *numbers) count() int {
+	n := r.number()
+	if n > 1<<31-1 {
+		r.bad = true
+		return 0
+	}
+	return int(n)
+}
+
+func (r *numbers) bytes(n int64) []byte {
+	if r.bad || n > int64(len(r.b)) {
+		r.b, r.bad = nil, true
+		return nil
+	}
+	b := r.b[:n]
+	r.b = r.b[n:]
+	return b
 }

@@ -1,83 +1,181 @@
 // Package offset tracks which offsets of one partition are finished while
-// tasks finish out of order, and what may be committed: the lowest offset that
-// is not finished.
+// tasks finish out of order, what may be committed (the lowest offset that is
+// not finished), and what a commit's metadata says beside: which offsets above
+// it are finished, what is known of unfinished ones, and whether an owner is at
+// work.
+//
+// Records enter a [Window] as they are read and leave it in any order. Each
+// commit carries a [Metadata]; whoever reads the partition next parses it and
+// skips what is finished.
 package offset
+
+import (
+	"math/bits"
+	"slices"
+)
 
 // Window is the finished and unfinished offsets of one partition during one
 // assignment. Offsets are added in rising order and may have gaps, where the
-// log was compacted or holds control records. It is not safe for concurrent
-// use. The zero value is ready.
+// log was compacted or holds control records.
+//
+// It costs memory by what is unfinished and not by its span: offsets are kept
+// in blocks of up to 64, and a block in which all is finished is forgotten,
+// wherever it stands. So one task that runs for hours doesn't make the window
+// grow with all that passes it.
+//
+// It is not safe for concurrent use. The zero value is ready.
 type Window struct {
-	// ring holds the offsets from the lowest unfinished one on, at positions
-	// head … head+n-1 modulo its length, which is a power of two.
-	ring    []entry
-	head, n int
-	first   uint64 // the ticket of ring[head]
+	blocks []block // in the order of the log
+	head   int     // the first block that is left
+	idle   int     // blocks from head on in which all is finished
 
 	unfinished int
 	next       int64 // one past the highest offset added
-	commit     int64 // one past the last offset of the finished run
-	epoch      int32 // of that offset
+	commit     int64 // the lowest unfinished offset, or next
+	epoch      int32 // of the last offset below commit
+	last       int32 // epoch of the highest offset added
+	high       int32 // the highest epoch among finished offsets
 	any        bool  // something was added
 }
 
-type entry struct {
-	offset int64
+// block is up to 64 neighbouring offsets of one epoch.
+type block struct {
+	base   int64  // the first offset, which was added
+	added  uint64 // which of base … base+63 were added
+	open   uint64 // which of them are unfinished
 	epoch  int32
-	done   bool
+	before int32 // epoch of the offset added before base, -1 if there is none
+	forgot bool  // blocks before this one were finished and forgotten
 }
-
-// Ticket stands for one added offset.
-type Ticket uint64
 
 // Add takes in an offset with the leader epoch of its record. It reports false,
 // and does nothing, for an offset that is not above all added before.
-func (w *Window) Add(offset int64, epoch int32) (Ticket, bool) {
+func (w *Window) Add(offset int64, epoch int32) bool {
 	if w.any && offset < w.next {
-		return 0, false
+		return false
 	}
 	if !w.any {
-		w.any, w.commit, w.epoch = true, offset, -1
+		w.any, w.commit, w.epoch, w.last, w.high = true, offset, -1, -1, -1
 	}
-	if w.n == len(w.ring) {
-		w.grow()
-	}
-	w.ring[(w.head+w.n)&(len(w.ring)-1)] = entry{offset: offset, epoch: epoch}
-	w.n++
-	w.unfinished++
-	w.next = offset + 1
-	return Ticket(w.first + uint64(w.n) - 1), true
-}
-
-func (w *Window) grow() {
-	ring := make([]entry, max(64, 2*len(w.ring)))
-	for i := range w.n {
-		ring[i] = w.ring[(w.head+i)&(len(w.ring)-1)]
-	}
-	w.ring, w.head = ring, 0
-}
-
-// Done finishes the offset of a ticket. Finishing one twice does nothing.
-func (w *Window) Done(t Ticket) {
-	i := uint64(t) - w.first
-	if i >= uint64(w.n) { // also a ticket below first, which wraps around
-		return
-	}
-	e := &w.ring[(w.head+int(i))&(len(w.ring)-1)]
-	if e.done {
-		return
-	}
-	e.done = true
-	w.unfinished--
-	for w.n > 0 {
-		e := &w.ring[w.head]
-		if !e.done {
-			return
+	switch n := len(w.blocks); {
+	case n == w.head: // all is finished
+		w.commit, w.epoch = offset, w.last
+		w.blocks, w.head = append(w.blocks[:0], block{base: offset, epoch: epoch, before: w.last}), 0
+	case epoch != w.blocks[n-1].epoch, offset-w.blocks[n-1].base >= 64:
+		w.blocks = append(w.blocks, block{base: offset, epoch: epoch, before: w.last})
+		if w.blocks[n-1].open == 0 {
+			w.pass()
 		}
-		w.commit, w.epoch = e.offset+1, e.epoch
-		w.head = (w.head + 1) & (len(w.ring) - 1)
-		w.first++
-		w.n--
+	}
+	b := &w.blocks[len(w.blocks)-1]
+	b.added |= 1 << (offset - b.base)
+	b.open |= 1 << (offset - b.base)
+	w.unfinished++
+	w.next, w.last = offset+1, epoch
+	return true
+}
+
+// Done finishes an offset that was added. It reports false, and does nothing,
+// for any other, and for one that is finished.
+func (w *Window) Done(offset int64) bool {
+	i := w.find(offset)
+	if i < 0 {
+		return false
+	}
+	b := &w.blocks[i]
+	bit := uint64(1) << (offset - b.base)
+	if b.open&bit == 0 {
+		return false
+	}
+	b.open &^= bit
+	w.unfinished--
+	w.high = max(w.high, b.epoch)
+	switch {
+	case i == w.head:
+		w.advance()
+	case b.open == 0 && i < len(w.blocks)-1:
+		w.pass()
+	}
+	return true
+}
+
+// pass counts a block in which all is finished, and forgets them when they are
+// many.
+func (w *Window) pass() {
+	if w.idle++; w.idle > 16 && 2*w.idle > len(w.blocks)-w.head {
+		w.compact()
+	}
+}
+
+// Unfinished reports whether the offset was added and is not finished.
+func (w *Window) Unfinished(offset int64) bool {
+	i := w.find(offset)
+	return i >= 0 && w.blocks[i].open&(1<<(offset-w.blocks[i].base)) != 0
+}
+
+// find returns the index of the block that may hold the offset, or -1.
+func (w *Window) find(offset int64) int {
+	// Most finish near the head.
+	if w.head < len(w.blocks) {
+		if d := offset - w.blocks[w.head].base; d >= 0 && d < 64 && (w.head+1 == len(w.blocks) || offset < w.blocks[w.head+1].base) {
+			return w.head
+		}
+	}
+	lo, hi := w.head, len(w.blocks)
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		if w.blocks[mid].base <= offset {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo == w.head || offset-w.blocks[lo-1].base >= 64 {
+		return -1
+	}
+	return lo - 1
+}
+
+// advance moves the commit on, after something was finished in the first
+// block.
+func (w *Window) advance() {
+	for i := w.head; i < len(w.blocks); i++ {
+		b := &w.blocks[i]
+		if b.open == 0 {
+			if i > w.head {
+				w.idle--
+			}
+			continue
+		}
+		w.head = i
+		low := bits.TrailingZeros64(b.open)
+		if w.commit = b.base + int64(low); low > 0 {
+			w.epoch = b.epoch
+		} else {
+			w.epoch = b.before
+		}
+		return
+	}
+	w.blocks, w.head, w.idle = w.blocks[:0], 0, 0
+	w.commit, w.epoch = w.next, w.last
+}
+
+// compact forgets the blocks in which all is finished, but for the last, which
+// may grow, and the first, from which the commit is told.
+func (w *Window) compact() {
+	kept := w.blocks[:0]
+	forgot := false
+	for i, b := range w.blocks[w.head:] {
+		if b.open == 0 && i > 0 && w.head+i < len(w.blocks)-1 {
+			forgot = true
+			continue
+		}
+		b.forgot = b.forgot || forgot
+		kept, forgot = append(kept, b), false
+	}
+	w.blocks, w.head, w.idle = kept, 0, 0
+	if cap(kept) > 1024 && len(kept) < cap(kept)/4 {
+		w.blocks = slices.Clone(kept)
 	}
 }
 
@@ -89,9 +187,59 @@ func (w *Window) Commit() (offset int64, epoch int32, ok bool) {
 	return w.commit, w.epoch, w.any
 }
 
-// Unfinished returns how many added offsets are not finished.
-func (w *Window) Unfinished() int { return w.unfinished }
+// Lowest returns the lowest unfinished offset, and false when all are finished.
+func (w *Window) Lowest() (offset int64, ok bool) { return w.commit, w.unfinished > 0 }
 
-// Span returns how many offsets the window holds, finished or not, which is
-// what it costs in memory.
-func (w *Window) Span() int { return w.n }
+// Next returns one past the highest offset added.
+func (w *Window) Next() int64 { return w.next }
+
+// Len returns how many added offsets are not finished.
+func (w *Window) Len() int { return w.unfinished }
+
+// Scattered reports whether the finished offsets lie so scattered between
+// unfinished ones that a commit's metadata has little room left for them.
+// Nothing more should be added then, or some of what is finished is worked
+// again after a crash.
+func (w *Window) Scattered() bool {
+	// A run between two unfinished offsets takes two numbers, of up to three
+	// bytes; in a bitmap each offset takes a bit.
+	const room = finishedRoom * 3 / 4
+	return 6*w.unfinished > room && w.next-w.commit > int64(8*room) && w.runBytes() > room
+}
+
+// eachRun calls f with each run of finished offsets above the committed one, in
+// order. What the log has no records for belongs to the run around it, and
+// makes none of its own.
+func (w *Window) eachRun(f func(from, to int64)) {
+	at, some := w.commit, false
+	for i := range w.blocks[w.head:] {
+		b := &w.blocks[w.head+i]
+		some = some || b.forgot && i > 0
+		done := b.added &^ b.open
+		for open := b.open; open != 0; open &= open - 1 {
+			n := bits.TrailingZeros64(open)
+			offset := b.base + int64(n)
+			below := done & (1<<n - 1)
+			if done &^= below; some || below != 0 && offset > at {
+				f(at, offset)
+			}
+			at, some = offset+1, false
+		}
+		some = some || done != 0
+	}
+	if some && w.next > at {
+		f(at, w.next)
+	}
+}
+
+// runBytes returns how many bytes the runs take.
+func (w *Window) runBytes() (n int) {
+	end := w.commit
+	w.eachRun(func(from, to int64) {
+		n += uvarintLen(from-end) + uvarintLen(to-from)
+		end = to
+	})
+	return n
+}
+
+func uvarintLen(v int64) int { return (bits.Len64(uint64(v)|1) + 6) / 7 }

@@ -7,114 +7,205 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The model is a naive set of all offsets.
+// model is a naive set of all offsets.
+type model struct {
+	all  []*modelled
+	next int64
+}
+
+type modelled struct {
+	offset int64
+	epoch  int32
+	done   bool
+}
+
+func (m *model) open() (open []*modelled) {
+	for _, a := range m.all {
+		if !a.done {
+			open = append(open, a)
+		}
+	}
+	return open
+}
+
+func (m *model) check(t require.TestingT, w *Window) {
+	open := m.open()
+	require.Equal(t, len(open), w.Len())
+	offset, epoch, ok := w.Commit()
+	require.Equal(t, len(m.all) > 0, ok)
+	if !ok {
+		return
+	}
+	want, before := m.next, int32(-1)
+	if len(open) > 0 {
+		want = open[0].offset
+	}
+	high := int32(-1)
+	for _, a := range m.all {
+		if a.offset < want {
+			before = a.epoch
+		}
+		if a.done {
+			high = max(high, a.epoch)
+		}
+	}
+	require.Equal(t, want, offset)
+	require.Equal(t, before, epoch)
+	lowest, some := w.Lowest()
+	require.Equal(t, len(open) > 0, some)
+	require.Equal(t, want, lowest)
+	require.Equal(t, m.next, w.Next())
+
+	f := w.finished(Finished{})
+	require.Equal(t, high, f.epoch)
+	for _, a := range m.all {
+		require.Equal(t, a.offset >= want && a.done, f.Has(a.offset, -1) && a.offset >= want, "offset %d", a.offset)
+		require.Equal(t, !a.done, w.Unfinished(a.offset), "offset %d", a.offset)
+	}
+	// What it costs follows from what is unfinished.
+	require.LessOrEqual(t, len(w.blocks)-w.head, 2*len(open)+20)
+}
+
 func TestWindowAgreesWithANaiveSet(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var w Window
-		type added struct {
-			offset int64
-			epoch  int32
-			ticket Ticket
-			done   bool
+		var m model
+		m.next = rapid.Int64Range(0, 1000).Draw(t, "start")
+		epoch := int32(0)
+		seed := rapid.Uint32().Draw(t, "seed")
+		dice := func(n int) int {
+			seed = seed*1664525 + 1013904223
+			return int(seed>>8) % n
 		}
-		var all []added
-		next := rapid.Int64Range(0, 1000).Draw(t, "start")
-		for range rapid.IntRange(1, 300).Draw(t, "steps") {
-			switch rapid.SampledFrom([]string{"add", "add", "done", "done", "again", "old"}).Draw(t, "do") {
-			case "add":
-				next += rapid.SampledFrom([]int64{0, 0, 0, 1, 7}).Draw(t, "gap")
-				epoch := int32(rapid.IntRange(0, 3).Draw(t, "epoch"))
-				ticket, ok := w.Add(next, epoch)
-				require.True(t, ok)
-				all = append(all, added{next, epoch, ticket, false})
-				next++
-			case "done":
-				var open []int
-				for i, a := range all {
-					if !a.done {
-						open = append(open, i)
+		gaps := rapid.SampledFrom([]int{0, 1, 3}).Draw(t, "gaps")
+		near := rapid.SampledFrom([]bool{true, false}).Draw(t, "near")
+		for range rapid.IntRange(1, 600).Draw(t, "steps") {
+			switch dice(6) {
+			case 0, 1:
+				for range dice(20) {
+					if gaps > 0 && dice(gaps+2) == 0 {
+						m.next += int64(dice(100))
 					}
+					if dice(50) == 0 {
+						epoch += int32(dice(3))
+					}
+					require.True(t, w.Add(m.next, epoch))
+					m.all = append(m.all, &modelled{m.next, epoch, false})
+					m.next++
 				}
-				if len(open) > 0 {
-					i := rapid.SampledFrom(open).Draw(t, "which")
-					all[i].done = true
-					w.Done(all[i].ticket)
+			case 2, 3:
+				for range dice(20) {
+					open := m.open()
+					if len(open) == 0 {
+						break
+					}
+					i := dice(len(open))
+					if near {
+						i = min(i, 1+dice(8), len(open)-1)
+					}
+					open[i].done = true
+					require.True(t, w.Done(open[i].offset))
 				}
-			case "again":
-				for _, a := range all {
+			case 4:
+				if len(m.all) > 0 {
+					a := m.all[dice(len(m.all))]
 					if a.done {
-						w.Done(a.ticket)
+						require.False(t, w.Done(a.offset), "done twice")
 					}
+					require.False(t, w.Add(a.offset, epoch), "added twice")
 				}
-			case "old":
-				if len(all) > 0 {
-					_, ok := w.Add(all[rapid.IntRange(0, len(all)-1).Draw(t, "seen")].offset, 0)
-					require.False(t, ok)
-				}
+			case 5:
+				require.False(t, w.Done(m.next+int64(dice(100))))
 			}
-			unfinished, span, lowest := 0, 0, -1
-			for i, a := range all {
-				if !a.done {
-					unfinished++
-					if lowest < 0 {
-						lowest = i
-					}
-				}
-			}
-			require.Equal(t, unfinished, w.Unfinished())
-			if lowest >= 0 {
-				span = len(all) - lowest
-			}
-			require.Equal(t, span, w.Span())
-			offset, epoch, ok := w.Commit()
-			switch {
-			case len(all) == 0:
-				require.False(t, ok)
-			case lowest == 0:
-				require.True(t, ok)
-				require.Equal(t, all[0].offset, offset)
-				require.Equal(t, int32(-1), epoch)
-			case lowest < 0:
-				last := all[len(all)-1]
-				require.Equal(t, last.offset+1, offset)
-				require.Equal(t, last.epoch, epoch)
-			default:
-				before := all[lowest-1]
-				require.True(t, ok)
-				// Gaps below the lowest unfinished offset may be committed or not.
-				require.Equal(t, before.offset+1, offset)
-				require.Equal(t, before.epoch, epoch)
-				require.LessOrEqual(t, offset, all[lowest].offset)
+			if dice(8) == 0 {
+				m.check(t, &w)
 			}
 		}
+		m.check(t, &w)
 	})
 }
 
-func TestATicketOfNothingDoesNothing(t *testing.T) {
+func TestWhatWasNeverAddedCannotBeFinished(t *testing.T) {
 	t.Parallel()
 	var w Window
-	w.Done(0)
-	w.Done(17)
-	ticket, _ := w.Add(5, 1)
-	w.Done(ticket)
-	w.Done(ticket)
-	require.Zero(t, w.Unfinished())
-	offset, epoch, ok := w.Commit()
-	require.True(t, ok)
-	require.Equal(t, int64(6), offset)
-	require.Equal(t, int32(1), epoch)
+	require.False(t, w.Done(0))
+	w.Add(5, 0)
+	w.Add(9, 0)
+	for _, o := range []int64{-1, 0, 4, 6, 8, 10, 100} {
+		require.False(t, w.Done(o), "offset %d", o)
+		require.False(t, w.Unfinished(o), "offset %d", o)
+	}
+	offset, _, _ := w.Commit()
+	require.Equal(t, int64(5), offset)
 }
 
-func BenchmarkAddAndDone(b *testing.B) {
+// A task of five minutes with a million behind it: what passes it must cost
+// nothing.
+func TestOneUnfinishedOffsetCostsNothingHoweverMuchPassesIt(t *testing.T) {
+	t.Parallel()
 	var w Window
-	var tickets [1024]Ticket
-	b.ReportAllocs()
-	for i := int64(0); b.Loop(); i++ {
-		slot := i % int64(len(tickets))
-		if i >= int64(len(tickets)) {
-			w.Done(tickets[slot])
+	for i := range int64(1_000_000) {
+		require.True(t, w.Add(i, 1))
+		if i > 0 {
+			require.True(t, w.Done(i))
 		}
-		tickets[slot], _ = w.Add(i, 0)
+		if i%1000 == 0 {
+			require.LessOrEqual(t, cap(w.blocks), 256)
+			require.False(t, w.Scattered())
+		}
+	}
+	offset, _, _ := w.Commit()
+	require.Equal(t, int64(0), offset)
+	text := (&Metadata{}).Encode(&w, topic)
+	require.Less(t, len(text), 64)
+	m, err := Parse(text, topic, 0)
+	require.NoError(t, err)
+	require.True(t, m.Finished.Has(999_999, 1))
+	require.False(t, m.Finished.Has(0, 1))
+}
+
+// Every second one unfinished, over and over: the worst for the metadata. The
+// window must say so while all still fits.
+func TestAWindowTellsThatItIsScatteredBeforeItsMetadataIsFull(t *testing.T) {
+	t.Parallel()
+	for name, step := range map[string]int64{"every second": 2, "every third": 3, "every hundredth": 100} {
+		var w Window
+		next := int64(0)
+		for !w.Scattered() && w.Len() < 10_000 && next < 5_000_000 {
+			w.Add(next, 1)
+			if next%step != 0 {
+				w.Done(next)
+			}
+			next++
+		}
+		require.Less(t, next, int64(5_000_000), name)
+		text := (&Metadata{}).Encode(&w, topic)
+		require.LessOrEqual(t, len(text), MaxMetadata)
+		m, err := Parse(text, topic, 0)
+		require.NoError(t, err)
+		for o := range next {
+			require.Equal(t, o%step != 0, m.Finished.Has(o, 1), "%s: offset %d of %d", name, o, next)
+		}
+		// Once they are finished, it flows again.
+		for o := int64(0); o < next; o += step {
+			w.Done(o)
+		}
+		require.False(t, w.Scattered())
+		require.Empty(t, (&Metadata{}).Encode(&w, topic))
+	}
+}
+
+func BenchmarkWindow(b *testing.B) {
+	var w Window
+	const behind = 500
+	next := int64(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		w.Add(next, 1)
+		if next >= behind {
+			w.Done(next - behind + (next*7)%8 - 4) // about in order
+		}
+		next++
 	}
 }

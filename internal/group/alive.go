@@ -1,0 +1,130 @@
+package group
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// alive tells whether the group still knows the member, as far as the member
+// can know. A process that was frozen, or cut off, for longer than its session
+// must not start what it had read: another member is at it.
+//
+// It is a hook of the client: what counts is when the last answered heartbeat
+// was sent, since the answer itself may have waited in a socket while the
+// process was frozen. While a join is on its way there are no heartbeats and
+// the group waits for its members; then it is enough that the process itself
+// was not frozen.
+type alive struct {
+	heard func() // called when the member is known again; may be nil
+	began time.Time
+	// known is until when the member is known by its last heartbeat, in
+	// nanoseconds since began: the whole answer as long as nothing is wrong.
+	known atomic.Int64
+
+	mu       sync.Mutex
+	session  time.Duration // 0: the broker decides
+	sent     time.Time     // the last answered heartbeat
+	interval time.Duration // the longest between two of the last ones
+	joining  bool
+	ticked   time.Time // when this process last ran
+	stale    bool      // somebody was told that the member is not known
+}
+
+const (
+	tickEvery = 500 * time.Millisecond
+	// A process that did not run for so long was frozen.
+	frozen = 2 * time.Second
+)
+
+// OnBrokerWrite implements kgo.HookBrokerWrite.
+func (a *alive) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if err == nil && (key == kmsg.JoinGroup.Int16() || key == kmsg.SyncGroup.Int16()) {
+		a.mu.Lock()
+		a.joining, a.ticked = true, time.Now()
+		a.mu.Unlock()
+	}
+}
+
+// OnBrokerE2E implements kgo.HookBrokerE2E.
+func (a *alive) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
+	beat := key == kmsg.Heartbeat.Int16() || key == kmsg.ConsumerGroupHeartbeat.Int16()
+	if !beat && key != kmsg.JoinGroup.Int16() && key != kmsg.SyncGroup.Int16() {
+		return
+	}
+	a.mu.Lock()
+	if key == kmsg.SyncGroup.Int16() || beat {
+		a.joining = false
+	}
+	was := a.stale
+	if e2e.Err() == nil && key != kmsg.JoinGroup.Int16() {
+		sent := time.Now().Add(-e2e.DurationE2E())
+		if gap := sent.Sub(a.sent); beat && !a.sent.IsZero() {
+			a.interval = max(gap, a.interval-a.interval/8)
+		}
+		a.sent = sent
+		a.known.Store(int64(sent.Add(a.patience()).Sub(a.began)))
+		a.stale = was && time.Since(sent) > a.patience()
+	}
+	heard := was && !a.stale
+	a.mu.Unlock()
+	if heard && a.heard != nil {
+		a.heard()
+	}
+}
+
+// patience is how old the last heartbeat may be. Called with the lock held.
+func (a *alive) patience() time.Duration {
+	if a.session > 0 {
+		return a.session
+	}
+	return min(max(3*a.interval, 5*time.Second), 45*time.Second)
+}
+
+// setSession sets the session, which the client only tells once it is made.
+func (a *alive) setSession(d time.Duration) {
+	a.mu.Lock()
+	a.session = d
+	a.mu.Unlock()
+}
+
+// tick says that the process runs.
+func (a *alive) tick(now time.Time) {
+	a.mu.Lock()
+	a.ticked = now
+	a.mu.Unlock()
+}
+
+// forgotten says that a broker does not know the member any more.
+func (a *alive) forgotten() {
+	a.mu.Lock()
+	a.sent, a.joining = time.Time{}, false
+	a.known.Store(-1)
+	a.mu.Unlock()
+}
+
+// fresh reports whether the group must still know the member. Where it reports
+// false, heard is called once that has changed.
+func (a *alive) fresh() bool {
+	if int64(time.Since(a.began)) <= a.known.Load() {
+		return true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.joining && time.Since(a.ticked) <= frozen {
+		return true
+	}
+	a.stale = true
+	return false
+}
+
+// unknownSince returns since when no heartbeat was answered in time.
+func (a *alive) unknownSince() (time.Time, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known := a.sent.Add(a.patience())
+	return known, time.Now().After(known) && !a.joining
+}

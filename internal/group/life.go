@@ -1,0 +1,251 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/axtasks/ax/internal/offset"
+)
+
+const (
+	// quarantineAfter is how often in a row owners of a partition have to die,
+	// without anything of it getting finished at its head, before its tasks
+	// are suspected.
+	quarantineAfter = 3
+	// guiltyAfter is how often a suspect must have been at work, alone, when
+	// its process died, and its process must have lived on without it.
+	guiltyAfter = 5
+	// suspects is how many offsets are suspected at first. Each further death
+	// that none of them explains suspects eight times as many.
+	suspects = 256
+	// The time that a process has to live without the suspect: about as long
+	// as it lived with it.
+	minProbe, maxProbe = 2 * time.Second, 5 * time.Minute
+	// More than so many in an hour that crash their processes in one
+	// partition are no accident of a task.
+	maxCrashed = 5
+)
+
+// life is what this owner and the earlier ones leave behind in the commit's
+// metadata. It lets the next one tell which task kills its process: such a task
+// leaves nothing else behind.
+//
+// An owner first commits that the partition is open, and at last, if it gives
+// it up alive, that it is not. One that finds it open takes it over from an
+// owner that died. Where that happens several times without the lowest
+// unfinished offset moving on, the records from there on are suspects: they are
+// run one at a time in the whole process, and each is marked by a commit before
+// its start. A mark that is found again says that the process died while that
+// suspect ran. It may have died of anything, so the suspect is then kept from
+// running for as long as it had run, and if the process dies in that time as
+// well, the suspect is cleared. One that was at work at too many deaths is
+// guilty.
+//
+// The partition's lock guards all but the atomics.
+type life struct {
+	on    bool
+	l     offset.Life
+	dirty bool        // the mark is not committed yet
+	ready atomic.Bool // the opening commit was acknowledged
+	alert atomic.Bool // some records are suspects
+	probe time.Duration
+}
+
+// takeOver reads what the last owner has left behind, with its commit.
+func (f *life) takeOver(l offset.Life, at int64, finished offset.Finished, now time.Time) {
+	if !f.on {
+		return
+	}
+	died := l.Open
+	if l.Mark.Offset < at || finished.Has(l.Mark.Offset, -1) {
+		l.Mark = offset.Mark{}
+	}
+	switch {
+	case !died:
+		l.TakeOvers = 0
+	case at > l.Low:
+		l.TakeOvers = 1
+	default:
+		l.TakeOvers++
+	}
+	l.Low = at
+	marked := died && l.Mark.State != offset.MarkNone
+	switch {
+	case died && l.Mark.State == offset.MarkRun:
+		l.Mark.Count++
+		f.probe = min(max(now.Sub(l.Mark.At), minProbe), maxProbe)
+	case died && l.Mark.State == offset.MarkProbe:
+		l.Mark = offset.Mark{} // it was not at work
+	case l.Mark.Count > 0:
+		f.probe = minProbe
+	}
+	l.Mark.State = offset.MarkNone
+	if l.Until <= at {
+		l.Until = 0
+	}
+	if more := l.TakeOvers - quarantineAfter; more >= 0 && !marked {
+		l.Until = max(l.Until, max(at, finished.End())+suspects<<(3*min(more, 6)))
+	}
+	f.l = l
+	f.alert.Store(l.Until > 0)
+}
+
+// read is told what was read: a marked record that is no longer in the log
+// can't be waited for.
+func (f *life) read(w *offset.Window) {
+	if o := f.l.Mark.Offset; f.on && f.l.Mark != (offset.Mark{}) && w.Next() > o && !w.Unfinished(o) {
+		f.l.Mark = offset.Mark{}
+	}
+}
+
+// done is told what was finished.
+func (f *life) done(w *offset.Window, o int64) {
+	if !f.alert.Load() {
+		return
+	}
+	if f.l.Mark.Offset == o && f.l.Mark != (offset.Mark{}) {
+		f.l.Mark, f.dirty = offset.Mark{}, true
+	}
+	if at, _, _ := w.Commit(); at >= f.l.Until {
+		f.l.Until, f.l.TakeOvers, f.dirty = 0, 0, true
+		f.alert.Store(false)
+	}
+}
+
+// reset forgets all that names offsets.
+func (f *life) reset() {
+	f.l.Until, f.l.Mark, f.l.Low, f.l.TakeOvers = 0, offset.Mark{}, 0, 0
+	f.alert.Store(false)
+}
+
+// news reports whether there is something to commit.
+func (f *life) news(leaving bool) bool {
+	return f.on && (f.dirty || leaving == f.ready.Load())
+}
+
+// record returns what a commit of the offset says, and whether it opens the
+// partition.
+func (f *life) record(leaving bool) (l offset.Life, opens bool) {
+	if !f.on {
+		return offset.Life{}, false
+	}
+	f.dirty = false
+	l = f.l
+	if l.Open = !leaving; leaving {
+		l.TakeOvers, l.Low = 0, 0
+		if l.Mark.State = offset.MarkNone; l.Mark.Count == 0 {
+			l.Mark = offset.Mark{}
+		}
+	}
+	return l, !leaving
+}
+
+// Ready reports whether work on the partition may begin at all: not before the
+// commit that opens it.
+func (p *Partition) Ready() bool { return !p.life.on || p.life.ready.Load() }
+
+// Verdict says how a record of a partition may be started.
+type Verdict uint8
+
+const (
+	Free   Verdict = iota // like any other
+	Alone                 // while no other suspect of the process is at work, once marked
+	Probe                 // not for the time that Partition.Probation tells; then alone
+	Behind                // not before the marked suspect of its partition
+	Guilty                // never
+)
+
+// Alert reports whether some of the partition's records are suspects, for which
+// [Partition.Verdict] has to be asked.
+func (p *Partition) Alert() bool { return p.life.alert.Load() }
+
+// Verdict says how the record of the ticket may be started.
+func (p *Partition) Verdict(t Ticket) Verdict {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := &p.life
+	switch m := f.l.Mark; {
+	case t.window != p.epoch || t.offset >= f.l.Until:
+		return Free
+	case m.Count > 0 && m.Offset != t.offset:
+		return Behind
+	case m.Count >= guiltyAfter:
+		return Guilty
+	case m.Count > 0 && m.State == offset.MarkNone:
+		return Probe
+	}
+	return Alone
+}
+
+// Probation returns how long the marked suspect is kept from running.
+func (p *Partition) Probation() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.life.probe
+}
+
+// Deaths returns how often a process has died while the marked suspect ran.
+func (p *Partition) Deaths() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.life.l.Mark.Count
+}
+
+// Mark commits, before a suspect starts or is kept from it, which of the two
+// it is. It blocks until the commit is acknowledged or ctx ends; without a nil
+// error nothing may start.
+func (p *Partition) Mark(ctx context.Context, t Ticket, state offset.MarkState, now time.Time) error {
+	p.mu.Lock()
+	if p.fenced || t.window != p.epoch {
+		p.mu.Unlock()
+		return fmt.Errorf("mark %s/%d@%d: %w", p.Topic, p.ID, t.offset, errFenced)
+	}
+	m := &p.life.l.Mark
+	if m.Offset != t.offset {
+		*m = offset.Mark{Offset: t.offset}
+	}
+	m.State, m.At, p.life.dirty = state, now, true
+	p.said++
+	mark := p.said
+	p.mu.Unlock()
+	if err := p.member.commit(ctx, []*Partition{p}, false); err != nil {
+		return fmt.Errorf("mark %s/%d@%d: %w", p.Topic, p.ID, t.offset, err)
+	}
+	if !p.Noted(mark) {
+		return fmt.Errorf("mark %s/%d@%d: %w", p.Topic, p.ID, t.offset, errFenced)
+	}
+	return nil
+}
+
+// Unmark says that the suspect's run is over, and that the process lives.
+func (p *Partition) Unmark(t Ticket) {
+	p.mu.Lock()
+	if m := &p.life.l.Mark; m.Offset == t.offset && t.window == p.epoch {
+		*m, p.life.dirty = offset.Mark{}, true
+	}
+	p.mu.Unlock()
+	p.member.wake()
+}
+
+// Crashed counts a task that ends as crashed. It reports false where there were
+// too many in the last hour: then it is no task's fault, and nothing more must
+// end so.
+func (p *Partition) Crashed(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := &p.life.l
+	if now.Sub(l.CrashedSince) > time.Hour {
+		l.Crashed, l.CrashedSince = 0, now
+	}
+	if l.Crashed >= maxCrashed {
+		return false
+	}
+	l.Crashed++
+	p.life.dirty = true
+	return true
+}
+
+var errFenced = errors.New("the partition is no longer owned")

@@ -1,0 +1,59 @@
+package group
+
+import "time"
+
+// Pause is a set of reasons not to read a partition.
+type Pause uint8
+
+const (
+	PauseWait    Pause = 1 << iota // the head may not leave yet
+	PauseWindow                    // too much waits for what is unfinished
+	PauseKeys                      // too much waits for the keys at work
+	PauseCommand                   // an operator asked for it
+)
+
+// Pause adds a reason not to read the partition.
+func (p *Partition) Pause(why Pause) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fenced {
+		return
+	}
+	if p.pauses == 0 {
+		p.member.kafka.PauseFetchPartitions(map[string][]int32{p.Topic: {p.ID}})
+	}
+	if why&PauseWindow != 0 && p.full.IsZero() {
+		p.full = time.Now()
+	}
+	p.pauses |= why
+}
+
+// Resume takes a reason away; with the last one the partition is read again.
+func (p *Partition) Resume(why Pause) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fenced || p.pauses&why == 0 {
+		return
+	}
+	if why&PauseWindow != 0 {
+		p.full = time.Time{}
+	}
+	if p.pauses &^= why; p.pauses == 0 {
+		p.member.kafka.ResumeFetchPartitions(map[string][]int32{p.Topic: {p.ID}})
+	}
+}
+
+// Paused returns the reasons not to read the partition.
+func (p *Partition) Paused() Pause {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pauses
+}
+
+// relieved reports whether a full window has room again: half of it, so that
+// the partition isn't paused and resumed for every record.
+func (p *Partition) relieved() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pauses&PauseWindow != 0 && !p.isFull(max(p.member.cfg.MaxUnfinished/2, 1))
+}
