@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -139,7 +140,7 @@ func (m *Mover) Run(ctx context.Context) error {
 		defer done()
 		var left error
 		for _, opened := range m.readers[:i] {
-			left = errors.Join(left, opened.member.Close(closing))
+			left = errors.Join(left, opened.close(closing))
 		}
 		if ctx.Err() != nil {
 			return left // it was told to stop before it had begun
@@ -158,33 +159,47 @@ func (m *Mover) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// open makes the reader's client and checks that it can work. On an error
+// open makes the reader's clients and checks that they can work. On an error
 // nothing is left open.
 func (r *reader) open(ctx context.Context) error {
 	m := r.m
-	opts, watch, err := kafka.Options(m.domain, "mover", m.cfg.log)
+	base, watch, err := kafka.Options(m.domain, "mover", m.cfg.log)
 	if err != nil {
 		return err
 	}
-	opts = append(opts, kafka.Producing(m.domain)...)
-	opts = append(opts, m.router.Options()...)
-	opts = append(opts, kgo.MaxBufferedRecords(maxOpen*len(m.router.Topics())), kgo.FetchMaxBytes(r.fetch), kgo.FetchMaxPartitionBytes(r.fetch/8))
-	opts = append(opts, m.cfg.kafka...)
 	// A client of its own asks before the member joins: a group that can't
 	// work must not take partitions from one that can.
-	if r.ids, err = ask(ctx, opts, watch, m.router.Topics()); err != nil {
+	if r.ids, err = ask(ctx, slices.Concat(base, m.cfg.kafka), watch, m.router.Topics()); err != nil {
 		return err
 	}
-	r.member, err = group.New(group.Config{
-		Name: r.name, Group: r.group, Protocol: m.domain.Kafka.GroupProtocol, Topics: r.topics, IDs: r.ids, Opts: opts, Watch: watch, Log: m.cfg.log,
-		CommitEvery: m.cfg.commitEvery, RevokeWait: m.cfg.grace, MaxSpan: max(100_000, 4*m.domain.Delay.Buffer),
-		Dropped: r.dropped,
+	// What publishes may have to be replaced, and the member must not leave its
+	// group for that.
+	r.pub, err = publish.Open(publish.Config{
+		Open: func(own ...kgo.Opt) (*kgo.Client, error) {
+			return kgo.NewClient(slices.Concat(base, kafka.Producing(m.domain), m.router.Options(), m.cfg.kafka, own)...)
+		},
+		Watch: watch, Log: m.cfg.log, MaxRecords: maxOpen, MaxBytes: maxOpenBytes,
 	})
 	if err != nil {
 		return err
 	}
-	r.pub = publish.New(r.member.Kafka(), watch, m.cfg.log)
-	return nil
+	r.member, err = group.New(group.Config{
+		Name: r.name, Group: r.group, Protocol: m.domain.Kafka.GroupProtocol, Topics: r.topics, IDs: r.ids, Watch: watch, Log: m.cfg.log,
+		Opts:        slices.Concat(base, []kgo.Opt{kgo.FetchMaxBytes(r.fetch), kgo.FetchMaxPartitionBytes(r.fetch / 8)}, m.cfg.kafka),
+		CommitEvery: m.cfg.commitEvery, RevokeWait: m.cfg.grace, MaxUnfinished: max(100_000, 4*m.domain.Delay.Buffer),
+		Dropped: r.dropped,
+	})
+	if err != nil {
+		r.pub.Close()
+	}
+	return err
+}
+
+// close leaves the group and closes the clients: first the group's, so that an
+// answer that comes meanwhile is in the last commit.
+func (r *reader) close(ctx context.Context) error {
+	defer r.pub.Close()
+	return r.member.Close(ctx)
 }
 
 func ask(ctx context.Context, opts []kgo.Opt, watch *kafka.Watch, topics []string) (map[string][16]byte, error) {
@@ -226,6 +241,6 @@ func (r *reader) run(ctx context.Context) error {
 	serve.Wait()
 	closing, done := context.WithTimeout(context.Background(), r.m.cfg.grace)
 	defer done()
-	errs = append(errs, r.member.Close(closing))
+	errs = append(errs, r.close(closing))
 	return errors.Join(errs...)
 }

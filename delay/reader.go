@@ -269,7 +269,7 @@ func (r *reader) answered(topic string, size int) {
 // send publishes the entry that was placed.
 func (r *reader) send(x ready, topic string) {
 	if x.e.dead != nil {
-		r.sendDead(x, r.pub.SendWhile)
+		r.sendDead(x)
 		return
 	}
 	task := x.e.task
@@ -277,7 +277,7 @@ func (r *reader) send(x ready, topic string) {
 	rec := ax.Encode(task)
 	rec.Topic = topic
 	began := time.Now()
-	r.pub.SendWhile(x.s.p.Owned, rec, func(_ *kgo.Record, err error) {
+	r.pub.Publish(publish.Item{Record: rec, Source: x.s.p, Owned: x.s.p.Owned, Done: func(_ *kgo.Record, err error) {
 		class := ""
 		if err != nil {
 			class = "refused"
@@ -298,11 +298,11 @@ func (r *reader) send(x ready, topic string) {
 			l.n++
 			l.bytes += x.e.size
 			r.mu.Unlock()
-			r.sendDead(x, r.pub.QueueWhile)
+			r.sendDead(x)
 		default:
 			x.s.p.Abort()
 		}
-	})
+	}})
 }
 
 // dead returns the record that enters the dead topic in the place of rec.
@@ -314,8 +314,8 @@ func (r *reader) dead(rec *kgo.Record, why ax.Reason, cause error, attempts int)
 	return dead
 }
 
-func (r *reader) sendDead(x ready, send func(func() bool, *kgo.Record, func(*kgo.Record, error))) {
-	send(x.s.p.Owned, x.e.dead, func(_ *kgo.Record, err error) {
+func (r *reader) sendDead(x ready) {
+	r.pub.Publish(publish.Item{Record: x.e.dead, Source: x.s.p, Owned: x.s.p.Owned, Done: func(_ *kgo.Record, err error) {
 		r.answered(x.e.dead.Topic, x.e.size)
 		if err == nil {
 			x.s.p.Done(x.e.ticket)
@@ -327,5 +327,5 @@ func (r *reader) sendDead(x ready, send func(func() bool, *kgo.Record, func(*kgo
 				"partition", x.s.p.ID, "offset", x.e.order, "error", err)
 		}
 		x.s.p.Abort()
-	})
+	}})
 }
