@@ -181,11 +181,9 @@ func (s *scheduler) enqueue(j *job, now time.Time) {
 	l.buffered++
 	l.bytes += j.size
 	q := j.part.queue(j)
-	if j.part.Alert() {
-		if v := j.part.Verdict(j.ticket); v == group.Probe || v == group.Guilty {
-			q.pushFirst(j) // the others wait for it
-			return
-		}
+	if j.part.Alert() && j.part.Marked(j.ticket) {
+		q.pushFirst(j) // the others wait for it
+		return
 	}
 	q.push(j)
 }

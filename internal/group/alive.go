@@ -76,6 +76,13 @@ func (a *alive) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) 
 	}
 }
 
+// lasts returns for how long a member is known without a heartbeat.
+func (a *alive) lasts() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.patience()
+}
+
 // patience is how old the last heartbeat may be. Called with the lock held.
 func (a *alive) patience() time.Duration {
 	if a.session > 0 {

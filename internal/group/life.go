@@ -16,14 +16,20 @@ const (
 	// are suspected.
 	quarantineAfter = 3
 	// guiltyAfter is how often a suspect must have been at work, alone, when
-	// its process died, and its process must have lived on without it.
+	// its process died.
 	guiltyAfter = 5
+	// And processes must have lived without it for so many times as long as
+	// they lived with it on average: were its deaths of another cause, which
+	// strikes at any time, that would happen once in e to this power. For each
+	// suspect that was cleared, when there is another cause, it is more.
+	beyondDoubt, forCleared = 7, 3
 	// suspects is how many offsets are suspected at first. Each further death
 	// that none of them explains suspects eight times as many.
 	suspects = 256
-	// The time that a process has to live without the suspect: about as long
-	// as it lived with it.
-	minProbe, maxProbe = 2 * time.Second, 5 * time.Minute
+	// Bounds of the time for which a process has to live without the suspect.
+	minProbe, maxProbe = 2 * time.Second, 10 * time.Minute
+	// A death is noticed late by about this much.
+	slack = time.Second
 	// More than so many in an hour that crash their processes in one
 	// partition are no accident of a task.
 	maxCrashed = 5
@@ -40,9 +46,9 @@ const (
 // run one at a time in the whole process, and each is marked by a commit before
 // its start. A mark that is found again says that the process died while that
 // suspect ran. It may have died of anything, so the suspect is then kept from
-// running for as long as it had run, and if the process dies in that time as
-// well, the suspect is cleared. One that was at work at too many deaths is
-// guilty.
+// running for longer than that process had lived, and if the next one dies in
+// that time as well, the suspect is cleared. One that was at work at too many
+// deaths is guilty.
 //
 // The partition's lock guards all but the atomics.
 type life struct {
@@ -51,11 +57,10 @@ type life struct {
 	dirty bool        // the mark is not committed yet
 	ready atomic.Bool // the opening commit was acknowledged
 	alert atomic.Bool // some records are suspects
-	probe time.Duration
 }
 
 // takeOver reads what the last owner has left behind, with its commit.
-func (f *life) takeOver(l offset.Life, at int64, finished offset.Finished, now time.Time) {
+func (f *life) takeOver(l offset.Life, at int64, finished offset.Finished, now time.Time, session time.Duration) {
 	if !f.on {
 		return
 	}
@@ -75,22 +80,49 @@ func (f *life) takeOver(l offset.Life, at int64, finished offset.Finished, now t
 	marked := died && l.Mark.State != offset.MarkNone
 	switch {
 	case died && l.Mark.State == offset.MarkRun:
-		l.Mark.Count++
-		f.probe = min(max(now.Sub(l.Mark.At), minProbe), maxProbe)
+		diedWith(&l.Mark, max(now.Sub(l.Mark.At)-session, 0))
 	case died && l.Mark.State == offset.MarkProbe:
 		l.Mark = offset.Mark{} // it was not at work
-	case l.Mark.Count > 0:
-		f.probe = minProbe
+		l.Cleared++
 	}
 	l.Mark.State = offset.MarkNone
 	if l.Until <= at {
-		l.Until = 0
+		l.Until, l.Cleared = 0, 0
 	}
 	if more := l.TakeOvers - quarantineAfter; more >= 0 && !marked {
 		l.Until = max(l.Until, max(at, finished.End())+suspects<<(3*min(more, 6)))
 	}
 	f.l = l
 	f.alert.Store(l.Until > 0)
+}
+
+// diedWith counts a death at which the suspect had run for so long.
+func diedWith(m *offset.Mark, ran time.Duration) {
+	m.Count++
+	m.Ran += ran + slack
+	if age := m.Age + ran; m.Count == 1 || age < m.Youngest {
+		m.Youngest = age
+	}
+}
+
+// old reports whether a process has lived without the suspect beyond the age at
+// which one has died with it.
+func old(m *offset.Mark) bool { return m.Longest > m.Youngest || m.Longest >= maxProbe }
+
+// probation returns for how long the marked suspect is kept from running.
+func probation(m *offset.Mark) time.Duration {
+	d := 2 * m.Ran / time.Duration(max(m.Count, 1))
+	if !old(m) {
+		d = max(d, m.Youngest+5*time.Second)
+	}
+	return min(max(d, minProbe), maxProbe)
+}
+
+// guilty reports whether it is beyond doubt that the suspect kills.
+func (f *life) guilty() bool {
+	m := &f.l.Mark
+	lived := time.Duration(beyondDoubt+forCleared*f.l.Cleared) * m.Ran / time.Duration(max(m.Count, 1))
+	return m.Count >= guiltyAfter && m.Probed >= lived && old(m)
 }
 
 // read is told what was read: a marked record that is no longer in the log
@@ -110,14 +142,14 @@ func (f *life) done(w *offset.Window, o int64) {
 		f.l.Mark, f.dirty = offset.Mark{}, true
 	}
 	if at, _, _ := w.Commit(); at >= f.l.Until {
-		f.l.Until, f.l.TakeOvers, f.dirty = 0, 0, true
+		f.l.Until, f.l.TakeOvers, f.l.Cleared, f.dirty = 0, 0, 0, true
 		f.alert.Store(false)
 	}
 }
 
 // reset forgets all that names offsets.
 func (f *life) reset() {
-	f.l.Until, f.l.Mark, f.l.Low, f.l.TakeOvers = 0, offset.Mark{}, 0, 0
+	f.l.Until, f.l.Mark, f.l.Low, f.l.TakeOvers, f.l.Cleared = 0, offset.Mark{}, 0, 0, 0
 	f.alert.Store(false)
 }
 
@@ -172,7 +204,7 @@ func (p *Partition) Verdict(t Ticket) Verdict {
 		return Free
 	case m.Count > 0 && m.Offset != t.offset:
 		return Behind
-	case m.Count >= guiltyAfter:
+	case m.Count > 0 && f.guilty():
 		return Guilty
 	case m.Count > 0 && m.State == offset.MarkNone:
 		return Probe
@@ -180,11 +212,20 @@ func (p *Partition) Verdict(t Ticket) Verdict {
 	return Alone
 }
 
+// Marked reports whether the record of the ticket is the suspect that the
+// others of its partition wait for.
+func (p *Partition) Marked(t Ticket) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := p.life.l.Mark
+	return m.Count > 0 && m.Offset == t.offset && t.window == p.epoch
+}
+
 // Probation returns how long the marked suspect is kept from running.
 func (p *Partition) Probation() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.life.probe
+	return probation(&p.life.l.Mark)
 }
 
 // Deaths returns how often a process has died while the marked suspect ran.
@@ -207,7 +248,11 @@ func (p *Partition) Mark(ctx context.Context, t Ticket, state offset.MarkState, 
 	if m.Offset != t.offset {
 		*m = offset.Mark{Offset: t.offset}
 	}
-	m.State, m.At, p.life.dirty = state, now, true
+	if m.State == offset.MarkProbe && state == offset.MarkRun {
+		survived := now.Sub(m.At)
+		m.Probed, m.Longest = m.Probed+survived, max(m.Longest, survived+m.Age)
+	}
+	m.State, m.At, m.Age, p.life.dirty = state, now, now.Sub(p.member.alive.began), true
 	p.said++
 	mark := p.said
 	p.mu.Unlock()

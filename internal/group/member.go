@@ -343,6 +343,9 @@ func (m *Member) Close(ctx context.Context) error {
 		// Leaving calls revoked, which waits, commits and fences.
 		err := m.kafka.LeaveGroupContext(ctx)
 		m.kafka.CloseAllowingRebalance()
+		// The client may have left a goroutine of its own behind that waits for
+		// the last poll: a poll that it counted while it was being closed.
+		m.kafka.AllowRebalance()
 		done <- err
 	}()
 	select {

@@ -148,7 +148,7 @@ func (p *Partition) fetched(at int64, text string, now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.base, p.from, p.meta = at, at, m
-	p.life.takeOver(m.Life, at, m.Finished, now)
+	p.life.takeOver(m.Life, at, m.Finished, now, p.member.alive.lasts())
 	return err
 }
 

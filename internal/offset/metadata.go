@@ -31,7 +31,7 @@ const (
 
 // Each section has a budget of its own, so that none can push out another.
 const (
-	lifeRoom     = 96
+	lifeRoom     = 176
 	noteRoom     = 720
 	headRoom     = 1 + 16 + binary.MaxVarintLen64 + 3*(1+2)
 	finishedRoom = rawRoom - crc32.Size - headRoom - lifeRoom - noteRoom
@@ -71,6 +71,9 @@ type Life struct {
 	Until int64
 	// Mark is the suspect that was at work, or that is being cleared.
 	Mark Mark
+	// Cleared counts the suspects without which the owner died as well, since
+	// something was suspected.
+	Cleared int
 	// Crashed counts the tasks that ended as crashed since CrashedSince.
 	Crashed      int
 	CrashedSince time.Time
@@ -80,8 +83,14 @@ type Life struct {
 type Mark struct {
 	State  MarkState
 	Offset int64
-	Count  int       // how often an owner died while it ran
-	At     time.Time // since when it is in this state
+	At     time.Time     // since when it is in this state
+	Age    time.Duration // of the owner's process then
+
+	Count    int           // how often an owner died while it ran
+	Ran      time.Duration // for how long in all it had run then
+	Youngest time.Duration // the least age of such an owner's process
+	Probed   time.Duration // for how long in all owners have lived without it
+	Longest  time.Duration // the longest of these times
 }
 
 // MarkState is what becomes of the marked suspect.
@@ -91,7 +100,6 @@ const (
 	MarkNone  MarkState = iota
 	MarkRun             // it is running
 	MarkProbe           // it is kept from running, to see whether its owner lives without it
-	MarkWait            // it may run next
 )
 
 // Encode returns the text of a commit of w: m, and what is finished in w; m's
@@ -168,12 +176,14 @@ func (l *Life) append(b []byte) []byte {
 	if l.Open {
 		open = 1
 	}
-	var body []byte
-	for _, n := range []uint64{open, uint64(l.TakeOvers), uint64(l.Low), uint64(l.Until), uint64(l.Mark.State), uint64(l.Mark.Offset), uint64(l.Mark.Count)} {
-		body = binary.AppendUvarint(body, n)
+	body := binary.AppendUvarint(nil, open)
+	for _, n := range []int64{int64(l.TakeOvers), l.Low, l.Until, int64(l.Cleared), int64(l.Crashed), int64(l.Mark.State), l.Mark.Offset, int64(l.Mark.Count)} {
+		body = binary.AppendUvarint(body, uint64(n))
+	}
+	for _, d := range []time.Duration{l.Mark.Age, l.Mark.Ran, l.Mark.Youngest, l.Mark.Probed, l.Mark.Longest} {
+		body = binary.AppendUvarint(body, uint64(max(d.Milliseconds(), 0)))
 	}
 	body = appendTime(body, l.Mark.At)
-	body = binary.AppendUvarint(body, uint64(l.Crashed))
 	body = appendTime(body, l.CrashedSince)
 	return appendSection(b, tagLife, body)
 }
@@ -248,9 +258,13 @@ func parseNotes(r *numbers, base int64) map[int64]Note {
 }
 
 func parseLife(r *numbers) Life {
-	l := Life{Open: r.number() == 1, TakeOvers: r.count(), Low: r.number(), Until: r.number()}
-	l.Mark = Mark{State: MarkState(min(r.number(), int64(MarkWait))), Offset: r.number(), Count: r.count(), At: fromMilli(r.number())}
-	l.Crashed, l.CrashedSince = r.count(), fromMilli(r.number())
+	l := Life{Open: r.number() == 1, TakeOvers: r.count(), Low: r.number(), Until: r.number(), Cleared: r.count(), Crashed: r.count()}
+	m := &l.Mark
+	m.State, m.Offset, m.Count = MarkState(min(r.number(), int64(MarkProbe))), r.number(), r.count()
+	for _, d := range []*time.Duration{&m.Age, &m.Ran, &m.Youngest, &m.Probed, &m.Longest} {
+		*d = time.Duration(min(r.number(), 1<<42)) * time.Millisecond
+	}
+	m.At, l.CrashedSince = fromMilli(r.number()), fromMilli(r.number())
 	return l
 }
 

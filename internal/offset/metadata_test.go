@@ -104,9 +104,11 @@ func TestNoSectionOfTheMetadataPushesOutAnother(t *testing.T) {
 		}
 	}
 	now := time.Date(2026, 5, 1, 12, 0, 0, 123_456, time.UTC)
+	const most = 1 << 40 * time.Millisecond
 	m := Metadata{Notes: map[int64]Note{}, Life: Life{
 		Open: true, TakeOvers: 1 << 30, Low: 1 << 61, Until: 1 << 61,
-		Mark:    Mark{State: MarkRun, Offset: 1 << 61, Count: 1 << 30, At: now},
+		Mark:    Mark{State: MarkRun, Offset: 1 << 61, Count: 1 << 30, At: now, Age: most, Ran: most, Youngest: most, Probed: most, Longest: most},
+		Cleared: 1 << 30,
 		Crashed: 1 << 30, CrashedSince: now,
 	}}
 	for i := range int64(2000) {
