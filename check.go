@@ -33,11 +33,13 @@ func (d *Domain) Complete(t *Task, now time.Time) error {
 			return refuse("id", short(t.ID)+" "+f, nil)
 		}
 	}
-	kind := d.Kind(t.Kind)
+	kind, listed := d.Kinds[t.Kind]
 	if t.Lane == "" {
-		t.Lane = kind.Lane
+		if t.Lane = kind.Lane; !listed {
+			t.Lane = d.DefaultLane
+		}
 	}
-	if _, ok := d.Lane(t.Lane); !ok {
+	if !d.hasLane(t.Lane) {
 		names := make([]string, len(d.Lanes))
 		for i, l := range d.Lanes {
 			names[i] = l.Name
@@ -67,7 +69,10 @@ func (d *Domain) Complete(t *Task, now time.Time) error {
 		field string
 		at    time.Time
 	}{{"due", t.Due}, {"expires", t.Expires}} {
-		if year := f.at.UTC().Year(); !f.at.IsZero() && (year < 1970 || year > 9999) {
+		if f.at.IsZero() {
+			continue
+		}
+		if year := f.at.UTC().Year(); year < 1970 || year > 9999 {
 			return refuse(f.field, f.at.UTC().Format(time.RFC3339)+", want the years 1970 to 9999", nil)
 		}
 	}
@@ -81,6 +86,15 @@ func (d *Domain) Complete(t *Task, now time.Time) error {
 		return refuse("header", short(name)+" "+fault, ErrHeader)
 	}
 	return nil
+}
+
+func (d *Domain) hasLane(name string) bool {
+	for i := range d.Lanes {
+		if d.Lanes[i].Name == name {
+			return true
+		}
+	}
+	return false
 }
 
 // CheckDue returns a [*RecordError] if a task that was read is due so far past

@@ -87,6 +87,42 @@ func TestDecodeGivesBackWhatEncodeWrote(t *testing.T) {
 	})
 }
 
+// Records that share their memory are those that would have been alone.
+func TestEncoderAndDecoderGiveWhatEncodeAndDecodeGive(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		tasks := rapid.SliceOfN(anyTask(), 1, 8).Draw(t, "tasks")
+		order := rapid.SliceOfN(rapid.IntRange(0, len(tasks)-1), 1, 40).Draw(t, "order") // with repeats
+		ahead := rapid.IntRange(0, 50)
+		var e ax.Encoder
+		var d ax.Decoder
+		e.Grow(ahead.Draw(t, "encode ahead"))
+		d.Grow(ahead.Draw(t, "decode ahead"))
+		records, back := make([]kgo.Record, len(order)), make([]*ax.Task, len(order))
+		for i, at := range order {
+			records[i].Topic, records[i].Key = "t", []byte("of another task")
+			e.Encode(&records[i], tasks[at])
+			var err error
+			back[i], err = d.Decode(&records[i], topicID)
+			require.NoError(t, err)
+			_, err = d.Decode(record("ax-kind", "k", "x", "y", "ax-due", "never"), topicID)
+			require.ErrorIs(t, err, ax.ErrMalformed)
+			back[i].Headers = append(back[i].Headers, ax.Header{Name: "mine"})
+			records[i].Headers = append(records[i].Headers, kgo.RecordHeader{Key: "mine"})
+		}
+		for i, at := range order {
+			want := ax.Encode(tasks[at])
+			want.Topic = "t"
+			task, err := ax.Decode(want, topicID)
+			require.NoError(t, err)
+			want.Headers = append(want.Headers, kgo.RecordHeader{Key: "mine"})
+			require.Equal(t, *want, records[i])
+			task.Headers = append(task.Headers, ax.Header{Name: "mine"})
+			require.Equal(t, task, back[i])
+		}
+	})
+}
+
 func TestEncodeIsCanonical(t *testing.T) {
 	t.Parallel()
 	zone := time.FixedZone("far", 5*3600+1800)

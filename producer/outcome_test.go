@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -60,6 +61,40 @@ func TestSilentBrokerGivesUnknownOutcomeSoonAfterTheDeadline(t *testing.T) {
 			}, fakekafka.Brokers(brokers))
 		})
 	}
+}
+
+// Records whose outcome was unknown are answered at the close, long after the
+// caller had its results.
+func TestLateAnswersDoNotTouchWhatTheCallerHas(t *testing.T) {
+	t.Parallel()
+	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
+		cl, _ := open(t, c, orders())
+		_, err := cl.Submit(t.Context(), ax.Task{Kind: "k"})
+		require.NoError(t, err)
+		mute(c)
+		tasks := make([]ax.Task, 150)
+		for i := range tasks {
+			if tasks[i].Kind = "k"; i%10 == 3 {
+				tasks[i].Lane = "nowhere"
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		results := cl.SubmitMany(ctx, tasks)
+		before := slices.Clone(results)
+		closeSoon(t, cl)
+		time.Sleep(time.Second)
+		require.Equal(t, before, results)
+		for i, r := range results {
+			require.Zero(t, r.Receipt)
+			want := ax.ErrUnknownOutcome
+			if i%10 == 3 {
+				want = ax.ErrUnknownLane
+			}
+			require.ErrorIs(t, r.Err, want, i)
+			require.Len(t, requireTaskError(t, r.Err).ID, 36)
+		}
+	}, fakekafka.Brokers(2))
 }
 
 // The broker wrote the record, and its answer was lost: the client asks again,

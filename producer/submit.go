@@ -3,19 +3,10 @@ package producer
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/axtasks/ax"
-	"github.com/axtasks/ax/internal/clock"
-	"github.com/axtasks/ax/internal/telemetry"
-	"github.com/axtasks/ax/internal/uid"
 )
 
 // settleTime is how long a submit whose context has ended waits for the Kafka
@@ -38,12 +29,7 @@ type Result struct {
 // error nothing was written. The payload must not be changed before an answer,
 // nor for as long as the outcome is unknown.
 func (c *Client) Submit(ctx context.Context, task ax.Task, opts ...SubmitOption) (ax.Receipt, error) {
-	ctx, cancel := c.bound(ctx)
-	defer cancel()
-	prepare(&task, opts)
-	answer := make(chan Result, 1)
-	c.submit(ctx, task, func(r ax.Receipt, err error) { answer <- Result{r, err} })
-	r := c.await(ctx, &task, answer)
+	r := c.SubmitMany(ctx, []ax.Task{with(task, opts)})[0]
 	return r.Receipt, r.Err
 }
 
@@ -67,58 +53,10 @@ func (c *Client) SubmitMany(ctx context.Context, tasks []ax.Task) []Result {
 	}
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	b := &batch{answers: make([]Result, len(tasks)), open: len(tasks), done: make(chan struct{})}
-	own := slices.Clone(tasks)
-	for i := range own {
-		prepare(&own[i], nil)
-		c.submit(ctx, own[i], func(r ax.Receipt, err error) { b.answer(i, Result{r, err}) })
-	}
-	select {
-	case <-b.done:
-	case <-ctx.Done():
-		late := time.NewTimer(settleTime)
-		defer late.Stop()
-		select {
-		case <-b.done:
-		case <-late.C:
-		}
-	}
-	return b.close(func(i int) Result { return Result{Err: c.silent(ctx, &own[i])} })
-}
-
-// batch collects the answers to the tasks of one SubmitMany.
-type batch struct {
-	mu      sync.Mutex
-	answers []Result
-	open    int
-	over    bool
-	done    chan struct{} // closed with the last answer
-}
-
-func (b *batch) answer(i int, r Result) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.over {
-		return // it came too late
-	}
-	b.answers[i] = r
-	if b.open--; b.open == 0 {
-		close(b.done)
-	}
-}
-
-// close returns the answers, with missing in the place of those that have not
-// come.
-func (b *batch) close(missing func(int) Result) []Result {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.over = true
-	for i := range b.answers {
-		if a := &b.answers[i]; a.Err == nil && a.Receipt.ID == "" {
-			*a = missing(i)
-		}
-	}
-	return b.answers
+	b := newBatch(len(tasks))
+	b.done = make(chan struct{})
+	c.submit(ctx, tasks, b)
+	return c.await(ctx, tasks, b)
 }
 
 // SubmitAsync writes the task and calls done exactly once with the answer that
@@ -131,202 +69,57 @@ func (b *batch) close(missing func(int) Result) []Result {
 // called when the broker answers, and with ax.ErrUnknownOutcome if it never
 // does before the client is closed.
 func (c *Client) SubmitAsync(ctx context.Context, task ax.Task, done func(ax.Receipt, error), opts ...SubmitOption) {
-	ctx, cancel := c.bound(ctx)
-	prepare(&task, opts)
-	c.submit(ctx, task, func(r ax.Receipt, err error) {
-		cancel()
-		done(r, err)
-	})
+	b := newBatch(1)
+	b.then = done
+	ctx, b.cancel = c.bound(ctx)
+	c.submit(ctx, []ax.Task{with(task, opts)}, b)
 }
 
+// with returns the task with the options applied.
+func with(task ax.Task, opts []SubmitOption) ax.Task {
+	if len(opts) == 0 {
+		return task
+	}
+	own := task // what an option is given is on the heap
+	for _, o := range opts {
+		o(&own)
+	}
+	return own
+}
+
+// bound returns a context that ends.
 func (c *Client) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
+		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, c.cfg.timeout)
 }
 
-// await returns the answer, or "outcome unknown" once ctx has ended and the
-// Kafka client has not given the record up: it never gives up a record that a
-// broker may hold, however long the broker is silent.
-func (c *Client) await(ctx context.Context, task *ax.Task, answer <-chan Result) Result {
+// await returns the answers once all have come or ctx has ended, with "outcome
+// unknown" for each task that the Kafka client has not given up by then: it
+// never gives up a record that a broker may hold, however long the broker is
+// silent.
+func (c *Client) await(ctx context.Context, tasks []ax.Task, b *batch) []Result {
 	select {
-	case r := <-answer:
-		return r
+	case <-b.done:
+		return b.all()
 	case <-ctx.Done():
 	}
 	late := time.NewTimer(settleTime)
 	defer late.Stop()
 	select {
-	case r := <-answer:
-		return r
+	case <-b.done:
+		return b.all()
 	case <-late.C:
 	}
-	select {
-	case r := <-answer: // both were ready
-		return r
-	default:
-		return Result{Err: c.silent(ctx, task)}
-	}
+	return b.sofar(func(i int, id string) error { return c.silent(ctx, id, tasks[i].Kind) })
 }
 
 // silent is the error of a task to which no answer came.
-func (c *Client) silent(ctx context.Context, task *ax.Task) error {
+func (c *Client) silent(ctx context.Context, id, kind string) error {
 	err := fmt.Errorf("%w: %w", ax.ErrUnknownOutcome, context.Cause(ctx))
 	if last := c.watch.Err(); last != nil {
 		err = fmt.Errorf("%w; last: %w", err, last)
 	}
-	return c.fail(task, err)
-}
-
-// prepare applies the options, and gives the task an id, so that each error
-// can name it: after an unknown outcome, the caller submits again under it.
-func prepare(task *ax.Task, opts []SubmitOption) {
-	for _, o := range opts {
-		o(task)
-	}
-	if task.ID == "" {
-		task.ID = uid.New(clock.Now())
-	}
-}
-
-// submit checks, routes, encodes and produces the task. done is called exactly
-// once.
-func (c *Client) submit(ctx context.Context, task ax.Task, done func(ax.Receipt, error)) {
-	now := clock.Now()
-	task.Attempt, task.Deferrals, task.Hop, task.Submitted = 1, 0, "", now
-	if err := c.domain.Complete(&task, now); err != nil {
-		c.tel.Rejected(ctx, "invalid")
-		done(ax.Receipt{}, err)
-		return
-	}
-	if c.closing.Load() {
-		done(ax.Receipt{}, c.fail(&task, ax.ErrClosed))
-		return
-	}
-	if err := c.ensureReached(ctx); err != nil {
-		c.tel.Rejected(ctx, "unreachable")
-		done(ax.Receipt{}, c.fail(&task, err))
-		return
-	}
-	// After the wait for a first answer, the time has moved on.
-	topic := c.router.Next(&task, now, clock.Now())
-	ctx, span := c.tel.Send(ctx, &task, c.router.Lane(task.Lane))
-	r := ax.Encode(&task)
-	r.Topic = topic
-	p := &pending{c: c, ctx: ctx, span: span, task: &task, began: time.Now(), done: done}
-	if c.cfg.full.block {
-		p.handed = true
-		c.kafka.Produce(ctx, r, p.answer)
-		return
-	}
-	if p.size = int64(len(r.Key) + len(r.Value)); !c.reserve(p.size) {
-		p.full()
-		return
-	}
-	p.reserved, p.handed = true, true
-	c.kafka.TryProduce(ctx, r, p.answer)
-}
-
-// reserve takes room in the buffer, and reports false where it is full. A
-// single task larger than the buffer is let through alone.
-func (c *Client) reserve(size int64) bool {
-	n, bytes := c.records.Add(1), c.bytes.Add(size)
-	if n > int64(c.cfg.maxRecords) || bytes > int64(c.cfg.maxBytes) && bytes > size {
-		c.release(size)
-		return false
-	}
-	return true
-}
-
-func (c *Client) release(size int64) {
-	c.records.Add(-1)
-	c.bytes.Add(-size)
-}
-
-// pending is a task between submit and answer.
-type pending struct {
-	c     *Client
-	ctx   context.Context
-	span  trace.Span
-	task  *ax.Task
-	began time.Time
-	done  func(ax.Receipt, error)
-
-	size     int64
-	reserved bool // of the client's buffer
-	handed   bool // to the Kafka client
-}
-
-func (p *pending) answer(r *kgo.Record, err error) {
-	if p.reserved {
-		p.c.release(p.size)
-	}
-	switch {
-	case errors.Is(err, kgo.ErrMaxBuffered):
-		err = ax.ErrBusy
-	case errors.Is(err, kgo.ErrClientClosed):
-		// The client was closed before a broker answered, and doesn't say
-		// whether one was asked.
-		err = fmt.Errorf("%w: %w", ax.ErrUnknownOutcome, err)
-	case p.c.domain.Durability == ax.Fast && p.ctx.Err() != nil && err != nil:
-		// Without idempotence the Kafka client gives a record up that is on
-		// its way to a broker.
-		err = fmt.Errorf("%w: %w", ax.ErrUnknownOutcome, err)
-	}
-	p.finish(p.receipt(r), err)
-}
-
-// full applies the policy in the submitter's goroutine.
-func (p *pending) full() {
-	err := p.c.cfg.full.run(p.ctx, p.task)
-	p.finish(p.receipt(&kgo.Record{}), err)
-}
-
-func (p *pending) receipt(r *kgo.Record) ax.Receipt {
-	due := p.task.Due
-	if due.IsZero() {
-		due = p.task.Submitted
-	}
-	return ax.Receipt{ID: p.task.ID, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Due: due}
-}
-
-func (p *pending) finish(receipt ax.Receipt, err error) {
-	class := ""
-	if err != nil {
-		err = p.c.watch.Explain(err)
-		if receipt.Topic != "" {
-			err = fmt.Errorf("topic %s: %w", receipt.Topic, err)
-		}
-		err, receipt = p.c.fail(p.task, err), ax.Receipt{}
-		class = classOf(err)
-		p.c.tel.Rejected(p.ctx, class)
-	}
-	if p.handed {
-		p.c.tel.Sent(p.ctx, p.c.router.Lane(p.task.Lane), class, time.Since(p.began))
-	}
-	telemetry.End(p.span, class)
-	p.done(receipt, err)
-}
-
-func (c *Client) fail(task *ax.Task, err error) error {
-	return &ax.TaskError{Op: "submit", ID: task.ID, Kind: task.Kind, Err: err}
-}
-
-// classOf returns a low-cardinality name for an error.
-func classOf(err error) string {
-	for _, known := range []struct {
-		err  error
-		name string
-	}{
-		{ax.ErrBusy, "busy"}, {ax.ErrDropped, "dropped"}, {ax.ErrClosed, "closed"},
-		{ax.ErrUnknownOutcome, "unknown_outcome"}, {ax.ErrAuth, "auth"}, {ax.ErrTopicMissing, "topic_missing"},
-		{ax.ErrTooLarge, "too_large"}, {ax.ErrUnreachable, "unreachable"},
-		{context.DeadlineExceeded, "deadline"}, {context.Canceled, "cancelled"},
-	} {
-		if errors.Is(err, known.err) {
-			return known.name
-		}
-	}
-	return "other"
+	return fail(id, kind, err)
 }

@@ -128,8 +128,8 @@ const awakeEvery = 64
 // none returns the span that is none.
 func none() trace.Span { return trace.SpanFromContext(context.Background()) }
 
-// idle reports whether a span would be none.
-func (t *Telemetry) idle(ctx context.Context) bool {
+// Idle reports whether a span would be none. Who has many tasks asks once.
+func (t *Telemetry) Idle(ctx context.Context) bool {
 	return t.asleep.Load() && t.asked.Add(1)%awakeEvery != 0 && !trace.SpanContextFromContext(ctx).IsValid()
 }
 
@@ -146,7 +146,7 @@ func (t *Telemetry) saw(sc trace.SpanContext) bool {
 // headers as the creation context, unless the caller gave one or used up what
 // a record's headers may take: more, and the worker would refuse the record.
 func (t *Telemetry) Send(ctx context.Context, task *ax.Task, destination string) (context.Context, trace.Span) {
-	if t.idle(ctx) {
+	if t.Idle(ctx) {
 		return ctx, none()
 	}
 	ctx, span := t.tracer.Start(ctx, "send "+destination, t.sendOptions(destination, trace.SpanKindProducer)...)
@@ -167,7 +167,7 @@ func (t *Telemetry) Send(ctx context.Context, task *ax.Task, destination string)
 // republish. It puts its context into the task's Hop and leaves the creation
 // context as it is.
 func (t *Telemetry) Hop(ctx context.Context, task *ax.Task, destination string) trace.Span {
-	if t.idle(ctx) {
+	if t.Idle(ctx) {
 		return none()
 	}
 	_, span := t.tracer.Start(ctx, "send "+destination, t.sendOptions(destination, trace.SpanKindClient)...)
@@ -192,7 +192,7 @@ func (t *Telemetry) sendOptions(destination string, kind trace.SpanKind) []trace
 
 // Process begins the span of one run of a handler.
 func (t *Telemetry) Process(ctx context.Context, task *ax.Task, group string) (context.Context, trace.Span) {
-	if t.idle(ctx) {
+	if t.Idle(ctx) {
 		return ctx, none()
 	}
 	destination := task.Source.Topic
@@ -239,9 +239,14 @@ func End(span trace.Span, class string) {
 	span.End()
 }
 
+// Counts reports whether Sent does anything.
+func (t *Telemetry) Counts(ctx context.Context) bool {
+	return t.sent.Enabled(ctx) || t.operation.Enabled(ctx)
+}
+
 // Sent counts a record written, or tried to, and how long it took.
 func (t *Telemetry) Sent(ctx context.Context, destination, class string, took time.Duration) {
-	if !t.sent.Enabled(ctx) && !t.operation.Enabled(ctx) {
+	if !t.Counts(ctx) {
 		return
 	}
 	set := t.set("sent", destination, class, "", func() []attribute.KeyValue {
