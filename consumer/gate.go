@@ -3,6 +3,7 @@ package consumer
 import (
 	"container/heap"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/axtasks/ax/internal/clock"
@@ -141,9 +142,14 @@ func (s *scheduler) detach(now time.Time) (more bool) {
 	return more
 }
 
+// detach copies the task out of its fetch, and out of the tasks that were
+// decoded with it.
 func (j *job) detach() {
 	if !j.detached {
 		j.detached = true
+		own := *j.task
+		own.Headers = slices.Clone(own.Headers)
+		j.task = &own
 		kafka.Detach(j.task)
 	}
 }

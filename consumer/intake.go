@@ -37,8 +37,10 @@ func (w *Worker) take(l *lane, b group.Batch) {
 	jobs := make([]*job, 0, len(b.Records))
 	var own []job // some at a time, so that one that stays keeps few others in memory
 	id := l.topicID()
+	var decoder ax.Decoder
+	decoder.Grow(len(b.Records))
 	for i, r := range b.Records {
-		t, err := ax.Decode(r, id)
+		t, err := decoder.Decode(r, id)
 		if err == nil {
 			err = w.domain.CheckDue(t, now)
 		}

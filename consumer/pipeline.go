@@ -82,6 +82,7 @@ func (w *Worker) claim(j *job) {
 	ctx, cancel := context.WithTimeout(j.part.Context(), storeTimeout)
 	got, err := w.cfg.store.Claim(ctx, t.ID, w.cfg.lease)
 	cancel()
+	w.trouble.tell(err)
 	switch {
 	case err != nil:
 		if w.loud.now("store") {
@@ -116,6 +117,9 @@ func (w *Worker) attempt(j *job, c *claim) {
 		report(ax.ErrShutdown) // every answer of allow needs one
 		return
 	}
+	if j.charge > detachRuns {
+		j.detach()
+	}
 	t, began := j.task, j.picked
 	if w.leases != nil || j.verdict != group.Free {
 		began = clock.Now() // claim and mark took time
@@ -124,9 +128,6 @@ func (w *Worker) attempt(j *job, c *claim) {
 	timeout := t.Timeout
 	if timeout == 0 {
 		timeout = j.kind.conf.Timeout
-	}
-	if j.charge > detachRuns {
-		j.detach()
 	}
 	ctx := newRunContext(j.part.Context(), began, timeout)
 	ctx.follow.domain, ctx.follow.parent = &w.domain, t.ID
@@ -139,6 +140,9 @@ func (w *Worker) attempt(j *job, c *claim) {
 	err = call(j.kind.handler, ax.NewContext(spanned, t), t)
 	ended := clock.Now()
 	took := ended.Sub(began)
+	if c == nil {
+		j.ended = ended // what is left to do takes next to no time
+	}
 	cause := ctx.close(ended)
 	children := ctx.follow.close()
 	if j.verdict == group.Alone {
@@ -151,6 +155,10 @@ func (w *Worker) attempt(j *job, c *claim) {
 	}
 	report(err)
 	telemetry.End(span, classOf(err))
+	if err == nil && c == nil && len(children) == 0 {
+		w.finish(j, "done", took)
+		return
+	}
 	w.settle(j, &settlement{claim: c, took: took, children: children, context: spanned}, err)
 }
 

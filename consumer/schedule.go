@@ -21,6 +21,7 @@ type job struct {
 	ready  time.Time     // when it could first have started
 	until  time.Time     // while held
 	picked time.Time     // when a slot took it
+	ended  time.Time     // when its slot was as good as free; zero: when it asks for the next
 	charge time.Duration // to its lane, when it was picked
 	since  time.Time     // when it first had to wait in place
 	noted  uint64        // the note that must be committed before it starts again
@@ -190,9 +191,16 @@ func (s *scheduler) enqueue(j *job, now time.Time) {
 
 // next ends the job that the slot has run, if it has, and returns the next
 // one, on which work has been started. It waits for one; it returns nil when
-// the worker stops. The clock is read once: a job ends when the next is picked.
+// the worker stops. Where it can, it takes the end of that run as the time: to
+// read the clock is a good part of what a short task costs.
 func (s *scheduler) next(sl *slot) *job {
-	now := clock.Now()
+	var now time.Time
+	if sl.job != nil {
+		now = sl.job.ended
+	}
+	if now.IsZero() {
+		now = clock.Now()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if sl.job != nil {
@@ -219,7 +227,7 @@ const least = time.Microsecond
 func (s *scheduler) pick(now time.Time) *job {
 	for {
 		i := s.fair.Pick(now, func(i int) (time.Time, bool) {
-			s.heads[i] = s.headOf(s.lanes[i])
+			s.heads[i] = s.headOf(s.lanes[i], now)
 			return s.lanes[i].since, s.heads[i] != nil
 		})
 		if i < 0 {
@@ -239,7 +247,7 @@ func (s *scheduler) pick(now time.Time) *job {
 		j.kind.running++
 		j.charge = max(j.kind.expect, least)
 		s.fair.Start(l.index, j.charge)
-		j.picked, l.started = now, now
+		j.picked, j.ended, l.started = now, time.Time{}, now
 		return j
 	}
 }
@@ -258,8 +266,8 @@ const (
 )
 
 // headOf returns the queue whose head waits longest, among those that may run.
-func (s *scheduler) headOf(l *lane) *queue {
-	if l.buffered == 0 || l.settling >= maxSettling || l.settBytes >= maxSettBytes || l.member != nil && !l.member.Known() {
+func (s *scheduler) headOf(l *lane, now time.Time) *queue {
+	if l.buffered == 0 || l.settling >= maxSettling || l.settBytes >= maxSettBytes || l.member != nil && !l.member.Known(now) {
 		return nil
 	}
 	var best *queue

@@ -320,6 +320,11 @@ func (w *Worker) complete(j *job) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.part.Context()), storeTimeout)
 	defer cancel()
 	err := w.cfg.store.Complete(ctx, c.key, c.token, w.cfg.doneFor)
+	if errors.Is(err, idempotency.ErrLost) {
+		w.trouble.tell(nil)
+	} else {
+		w.trouble.tell(err)
+	}
 	switch {
 	case err == nil:
 		w.leases.forget(c)

@@ -26,6 +26,7 @@ type Worker struct {
 	kinds    map[string]*kind
 	unknown  *kind
 	loud     loud
+	trouble  trouble
 	life     lifetime
 
 	// Made by Run, before anything uses them.

@@ -67,10 +67,17 @@ func (r *running) stop() error {
 }
 
 func run(t *testing.T, f func(context.Context) error) *running {
+	r := begin(t, f)
+	t.Cleanup(func() { require.NoError(t, r.stop()) })
+	return r
+}
+
+// begin is run for one that the test stops itself.
+func begin(t *testing.T, f func(context.Context) error) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{cancel: cancel, done: make(chan error, 1)}
 	go func() { r.done <- f(ctx) }()
-	t.Cleanup(func() { require.NoError(t, r.stop()) })
+	t.Cleanup(func() { _ = r.stop() })
 	return r
 }
 

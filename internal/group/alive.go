@@ -21,6 +21,7 @@ import (
 type alive struct {
 	heard func() // called when the member is known again; may be nil
 	began time.Time
+	skew  time.Duration // of package clock against package time; 0 but in tests
 	// known is until when the member is known by its last heartbeat, in
 	// nanoseconds since began: the whole answer as long as nothing is wrong.
 	known atomic.Int64
@@ -115,8 +116,8 @@ func (a *alive) forgotten() {
 
 // fresh reports whether the group must still know the member. Where it reports
 // false, heard is called once that has changed.
-func (a *alive) fresh() bool {
-	if int64(time.Since(a.began)) <= a.known.Load() {
+func (a *alive) fresh(now time.Time) bool {
+	if int64(now.Sub(a.began)-a.skew) <= a.known.Load() {
 		return true
 	}
 	a.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/axtasks/ax"
+	"github.com/axtasks/ax/internal/clock"
 	"github.com/axtasks/ax/internal/kafka"
 	"github.com/axtasks/ax/internal/sabotage"
 )
@@ -88,7 +89,9 @@ func New(cfg Config) (*Member, error) {
 		cfg: cfg, dirty: make(chan struct{}, 1), urgent: make(chan struct{}, 1), committing: make(chan struct{}, 1),
 		parts: map[string]map[int32]*Partition{}, ids: maps.Clone(cfg.IDs),
 	}
-	m.alive.began, m.alive.heard = time.Now(), cfg.Moved
+	m.alive.heard = cfg.Moved
+	m.alive.began = time.Now()
+	m.alive.skew = clock.Now().Sub(m.alive.began).Truncate(time.Millisecond)
 	if cfg.Base == nil {
 		m.cfg.Base = context.Background()
 	}
@@ -144,8 +147,8 @@ func poke(c chan struct{}) {
 
 // Known reports whether the group must still know this member, so that what it
 // has read is still its own. Where it reports false, Config.Moved is called
-// once that has changed.
-func (m *Member) Known() bool { return m.alive.fresh() }
+// once that has changed. now is what clock.Now returned a moment ago.
+func (m *Member) Known(now time.Time) bool { return m.alive.fresh(now) }
 
 func (m *Member) assigned(_ context.Context, cl *kgo.Client, topics map[string][]int32) {
 	id, _ := cl.GroupMetadata()

@@ -1,0 +1,175 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/axtasks/ax/internal/clock"
+)
+
+// stallAfter is how long something that should move may stand still before the
+// worker says that it is not well.
+const stallAfter = 30 * time.Second
+
+// Status is what a worker does at one moment.
+type Status struct {
+	Running  bool         `json:"running"` // between Run's beginning and a stop
+	Slots    int          `json:"slots"`
+	Busy     int          `json:"busy"`               // slots that run a task
+	Settling int          `json:"settling"`           // publishes without an answer
+	Problems []string     `json:"problems,omitempty"` // why it is not well
+	Lanes    []LaneStatus `json:"lanes"`
+}
+
+// LaneStatus is a worker's part in one lane.
+type LaneStatus struct {
+	Lane       string `json:"lane"`
+	Joined     bool   `json:"joined"`     // the group gave this worker its partitions, none perhaps
+	Partitions int    `json:"partitions"` // that it owns
+	Lag        int64  `json:"lag"`        // records of them that it has not read, as far as it knows
+	Buffered   int    `json:"buffered"`   // tasks that may start
+	Held       int    `json:"held"`       // tasks that are not due yet, or that wait in place
+}
+
+// Status returns what the worker does now. It asks nobody and doesn't block;
+// what it tells of the brokers is at most some seconds old. It may be called at
+// any time.
+func (w *Worker) Status() Status {
+	w.life.mu.Lock()
+	s := Status{Running: w.life.working, Slots: w.cfg.slots}
+	w.life.mu.Unlock()
+	if !s.Running {
+		return s
+	}
+	now := clock.Now()
+	w.sched.mu.Lock()
+	s.Busy, s.Settling = w.sched.fair.Running(), len(w.sched.settling)
+	for _, l := range w.lanes {
+		s.Lanes = append(s.Lanes, LaneStatus{Lane: l.conf.Name, Buffered: l.buffered, Held: l.held})
+	}
+	w.sched.mu.Unlock()
+	for i, l := range w.lanes {
+		ls := &s.Lanes[i]
+		ls.Joined = l.member.Joined()
+		ls.Partitions, ls.Lag = l.member.Lag()
+		for _, stall := range l.member.Stalls(now, stallAfter) {
+			where := "lane " + l.conf.Name
+			if stall.Partition >= 0 {
+				where += fmt.Sprintf(", partition %d", stall.Partition)
+			}
+			s.Problems = append(s.Problems, fmt.Sprintf("%s: %s, for %s", where, stall.Why, now.Sub(stall.Since).Round(time.Second)))
+		}
+	}
+	for _, stall := range w.pub.Stalled() {
+		s.Problems = append(s.Problems, fmt.Sprintf("topic %s: %d records without an answer, the first since %s ago: %v",
+			stall.Topic, stall.Open, time.Since(stall.Since).Round(time.Second), stall.Err))
+	}
+	if p := w.trouble.told(now); p != "" {
+		s.Problems = append(s.Problems, p)
+	}
+	return s
+}
+
+// trouble is since when the store fails.
+type trouble struct {
+	failing atomic.Bool
+
+	mu    sync.Mutex
+	since time.Time
+	last  error
+}
+
+// tell takes in what a call of the store returned.
+func (t *trouble) tell(err error) {
+	if err == nil && !t.failing.Load() {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failing.Store(err != nil)
+	if t.last = err; err == nil {
+		t.since = time.Time{}
+	} else if t.since.IsZero() {
+		t.since = clock.Now()
+	}
+}
+
+// told returns what is wrong, where that lasts.
+func (t *trouble) told(now time.Time) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.since.IsZero() || now.Sub(t.since) <= stallAfter {
+		return ""
+	}
+	return fmt.Sprintf("the store fails since %s ago, and nothing is started: %v", now.Sub(t.since).Round(time.Second), t.last)
+}
+
+var (
+	// ErrNotRunning: the worker has not begun to run, or is stopping.
+	ErrNotRunning = errors.New("the worker is not running")
+	// ErrNotJoined: some lane's group has not given the worker its partitions
+	// yet.
+	ErrNotJoined = errors.New("not all groups are joined")
+	// ErrStalled: something that should move has not moved for 30 s. The
+	// error's text says what and why.
+	ErrStalled = errors.New("the worker stands still")
+)
+
+// Healthy returns nil while everything moves that should: what it owns and has
+// records is read, commits and publishes are answered, the store answers. A
+// worker that is idle is healthy, and so is one whose slots are all busy. Else
+// it returns an error that matches [ErrStalled] and says why, or [ErrNotRunning].
+// It doesn't block.
+func (w *Worker) Healthy() error { return w.healthy(w.Status()) }
+
+func (w *Worker) healthy(s Status) error {
+	if !s.Running {
+		return fmt.Errorf("ax: worker of domain %s: %w", w.domain.Name, ErrNotRunning)
+	}
+	errs := make([]error, len(s.Problems))
+	for i, p := range s.Problems {
+		errs[i] = errors.New(p)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("ax: worker of domain %s: %w: %w", w.domain.Name, ErrStalled, err)
+	}
+	return nil
+}
+
+// Ready returns nil once the worker takes part in all of its groups, while it
+// is healthy; else an error as of [Worker.Healthy], or one that matches
+// [ErrNotJoined].
+func (w *Worker) Ready() error {
+	s := w.Status()
+	if err := w.healthy(s); err != nil {
+		return err
+	}
+	for _, l := range s.Lanes {
+		if !l.Joined {
+			return fmt.Errorf("ax: worker of domain %s: lane %s: %w", w.domain.Name, l.Lane, ErrNotJoined)
+		}
+	}
+	return nil
+}
+
+// HealthHandler answers with 200 and "ok" while check returns nil, else with
+// 503 and the error's text:
+//
+//	http.Handle("/livez", consumer.HealthHandler(worker.Healthy))
+//	http.Handle("/readyz", consumer.HealthHandler(worker.Ready))
+func HealthHandler(check func() error) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		rw.Header().Set("Cache-Control", "no-store")
+		if err := check(); err != nil {
+			rw.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = fmt.Fprintln(rw, err)
+			return
+		}
+		_, _ = fmt.Fprintln(rw, "ok")
+	})
+}
