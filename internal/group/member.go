@@ -87,8 +87,9 @@ type Member struct {
 func New(cfg Config) (*Member, error) {
 	m := &Member{
 		cfg: cfg, dirty: make(chan struct{}, 1), urgent: make(chan struct{}, 1), committing: make(chan struct{}, 1),
-		parts: map[string]map[int32]*Partition{}, ids: maps.Clone(cfg.IDs),
+		parts: map[string]map[int32]*Partition{}, ids: map[string][16]byte{},
 	}
+	maps.Copy(m.ids, cfg.IDs)
 	m.alive.heard = cfg.Moved
 	m.alive.began = time.Now()
 	m.alive.skew = clock.Now().Sub(m.alive.began).Truncate(time.Millisecond)
@@ -150,8 +151,9 @@ func poke(c chan struct{}) {
 // once that has changed. now is what clock.Now returned a moment ago.
 func (m *Member) Known(now time.Time) bool { return m.alive.fresh(now) }
 
-func (m *Member) assigned(_ context.Context, cl *kgo.Client, topics map[string][]int32) {
+func (m *Member) assigned(ctx context.Context, cl *kgo.Client, topics map[string][]int32) {
 	id, _ := cl.GroupMetadata()
+	m.identify(ctx, topics)
 	var fresh []*Partition
 	m.mu.Lock()
 	m.joined = true
@@ -186,6 +188,25 @@ func (m *Member) assigned(_ context.Context, cl *kgo.Client, topics map[string][
 	m.cfg.Log.Debug("partitions assigned", "role", m.cfg.Name, "group", m.cfg.Group, "partitions", topics)
 	if m.cfg.Assigned != nil {
 		m.cfg.Assigned(fresh)
+	}
+}
+
+// identify learns the ids of topics that did not exist when the member was made.
+func (m *Member) identify(ctx context.Context, topics map[string][]int32) {
+	for topic := range topics {
+		if m.TopicID(topic) != ([16]byte{}) {
+			continue
+		}
+		within, cancel := context.WithTimeout(ctx, commitTimeout)
+		ids, err := kafka.TopicIDs(within, m.kafka, m.cfg.Watch, topic)
+		cancel()
+		if err != nil {
+			m.cfg.Log.Error("the id of a topic is not known: nothing of it can be committed", "role", m.cfg.Name, "topic", topic, "error", err)
+			continue
+		}
+		m.mu.Lock()
+		m.ids[topic] = ids[topic]
+		m.mu.Unlock()
 	}
 }
 
