@@ -68,7 +68,7 @@ func TestATaskThatWaitsInPlaceStartsAgainOnlyOnceItsAttemptIsCommitted(t *testin
 
 // A worker that was cut off, or frozen, for longer than its session: another
 // one has its partitions, so it must not start what it had read.
-func TestAWorkerThatIsCutOffStartsNothingOfWhatItHadRead(t *testing.T) {
+func TestAWorkerThatIsFrozenOrCutOffStartsNothingOfWhatItHadRead(t *testing.T) {
 	t.Parallel()
 	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
 		b := newBench(t, c, ax.Domain{Lanes: []ax.Lane{{Name: "main", Weight: 1, Partitions: 1}}})
@@ -91,7 +91,7 @@ func TestAWorkerThatIsCutOffStartsNothingOfWhatItHadRead(t *testing.T) {
 		run(t, newWorker(b, handle(&theirs), consumer.WithSlots(8)).Run)
 		time.Sleep(2 * time.Second)
 		require.Empty(t, theirs.list())
-		p.Cut()
+		p.Stall()
 		time.Sleep(time.Minute)
 		cut := len(mine.list())
 		require.NotEmpty(t, theirs.list())

@@ -89,7 +89,8 @@ func TestAKeyThatFailsHoldsUpNoOtherKey(t *testing.T) {
 			got.add(task)
 			return nil
 		})
-		run(t, newWorker(b, mux, consumer.WithKafka(smallFetches()...)).Run)
+		w := newWorker(b, mux, consumer.WithKafka(smallFetches()...))
+		run(t, w.Run)
 		send := func(key string, n int) {
 			tasks := make([]ax.Task, n)
 			for i := range tasks {
@@ -113,8 +114,9 @@ func TestAKeyThatFailsHoldsUpNoOtherKey(t *testing.T) {
 		require.Less(t, slowest, 50*time.Millisecond)
 
 		// So many that their partition is not read on: the other one flows.
-		send("bad", 3000)
-		time.Sleep(time.Second)
+		send("bad", 5000)
+		time.Sleep(20 * time.Second)
+		require.Greater(t, w.Status().Lanes[0].Lag, int64(2000), "the partition is read on though all waits for one key")
 		other := otherPartition(b, "bad")
 		time.Sleep(time.Second)
 		before := len(got.list())

@@ -259,7 +259,9 @@ func TestARepeatNeedsAFaultThatExplainsIt(t *testing.T) {
 		"killed before it began":         {first: first, again: again, what: checker.Kill, proc: "w1", from: 500, to: 501},
 		"another process was killed":     {first: first, again: again, what: checker.Kill, proc: "w3", from: 1005, to: 1006},
 		"stopped":                        {first: first, again: again, what: "stop", proc: "w1", from: 1005, to: 1200},
-		"interrupted":                    {first: interrupted, again: again, explained: true},
+		"interrupted by a hit":           {first: interrupted, again: again, what: checker.Freeze, proc: "w1", from: 1005, to: 7000, explained: true},
+		"interrupted at a clean stop":    {first: interrupted, again: again, what: "stop", proc: "w1", from: 1005, to: 1200},
+		"interrupted by nothing":         {first: interrupted, again: again},
 		"frozen while it ran":            {first: first, again: again, what: checker.Freeze, proc: "w1", from: 1005, to: 7000, explained: true},
 		"the one that repeats was cut":   {first: first, again: again, what: checker.Cut, proc: "w2", from: 3000, to: 8990, explained: true},
 		"a broker was down":              {first: first, again: again, what: checker.Broker, proc: "-", from: 900, to: 4000, explained: true},
@@ -306,14 +308,14 @@ func TestASnoozeIsNoRepeat(t *testing.T) {
 func TestSoManyCopiesNoHitCanExplain(t *testing.T) {
 	t.Parallel()
 	s := tell(t).fault(checker.Kill, "m1", 50, 51)
-	s.opts.Copies = 2
+	s.opts.Copies = 4 // a second, of which half a one counts
 	for i := range 3 {
 		id := fmt.Sprint(i)
 		s.task(id, 0, 0)
 		s.run(one{id: id, run: id + "-1", proc: "w1", from: 100, to: 110, outcome: checker.Done, offset: int64(i)})
 		s.run(one{id: id, run: id + "-2", proc: "w1", from: 200, to: 210, outcome: checker.Done, offset: int64(10 + i)})
 	}
-	s.breaks(checker.Doubled, 1, "3 copies of tasks after 1 hits")
+	s.breaks(checker.Doubled, 1, "kill of m1 at 12:00:00.050: 3 copies of tasks, at most 2 are explained")
 }
 
 func TestACommitNeverGoesBackAndPassesNothingUnfinished(t *testing.T) {
@@ -341,13 +343,13 @@ func TestACommitNeverGoesBackAndPassesNothingUnfinished(t *testing.T) {
 		r.outcome = checker.Interrupted
 		again := done("a", 40, 50)
 		again.run, again.offset = "a-2", 10
-		tell(t).task("a", 0, 0).run(r).run(again).commit(30, 11).breaks(checker.Commits, 1, "settled at no time")
+		tell(t).task("a", 0, 0).fault(checker.Cut, "w1", 5, 9).run(r).run(again).commit(30, 11).breaks(checker.Commits, 1, "settled at no time")
 	})
 	t.Run("past one that another run had settled", func(t *testing.T) {
 		t.Parallel()
 		late := done("a", 12, 60)
 		late.run, late.offset, late.proc = "a-2", 10, "w2"
-		tell(t).task("a", 0, 0).fault(checker.Freeze, "w2", 5, 9).run(done("a", 10, 20)).run(late).commit(30, 11).holds(checker.Commits)
+		tell(t).task("a", 0, 0).fault(checker.Cut, "w2", 5, 9).run(done("a", 10, 20)).run(late).commit(30, 11).holds(checker.Commits)
 	})
 	t.Run("far ahead", func(t *testing.T) {
 		t.Parallel()
@@ -382,9 +384,9 @@ func TestTokensRise(t *testing.T) {
 	t.Parallel()
 	first := one{id: "a", run: "1", proc: "w1", from: 10, to: 20, outcome: checker.Interrupted, token: 5}
 	second := one{id: "a", run: "2", proc: "w2", from: 30, to: 40, outcome: checker.Done, token: 6}
-	tell(t).task("a", 0, 0).run(first).run(second).holds(checker.Lease)
+	tell(t).task("a", 0, 0).fault(checker.Cut, "w1", 15, 16).run(first).run(second).holds(checker.Lease)
 	second.token = 5
-	tell(t).task("a", 0, 0).run(first).run(second).breaks(checker.Lease, 1, "has token 5, the run before it 5")
+	tell(t).task("a", 0, 0).fault(checker.Cut, "w1", 15, 16).run(first).run(second).breaks(checker.Lease, 1, "has token 5, the run before it 5")
 	first.outcome, second.token = checker.Done, 6
 	tell(t).task("a", 0, 0).fault(checker.Kill, "w1", 15, 16).run(first).run(second).breaks(checker.Lease, 1, "done by run 1")
 }

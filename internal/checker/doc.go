@@ -27,22 +27,40 @@
 //
 // # Faults and what they excuse
 //
-// At-least-once means repeats, but not any number of them. A run may be
-// repeated when it was interrupted, or when its process was hit while it ran,
-// or at most a slack before, so that it was finished but not committed: by
-// kill, freeze or cut (of that process), or broker (of them all); and it may be a repeat itself
-// where its process was hit by freeze, cut or broker, and did not know yet that
-// another has taken over. A task may
-// be copied when a process was hit between its submit and its start, and only
-// so often for each hit. A reset, which deletes a group's commits, excuses
-// what was read from those topics before. All other faults (stop, leader,
-// partitions, skew, delay) excuse no repeat. Nothing excuses a lost task, an
-// early start or a commit that goes back.
+// At-least-once means repeats, but not any number of them. A record may run
+// again where its process was hit: killed, frozen for longer than a session,
+// cut off, or with a broker that was hit, which hits them all. All of the
+// record's earlier runs must be explained by such a hit: had one been
+// committed, nobody would have read the record again. A hit explains what
+//
+//   - ran when it came, which is [Options].Slots at most, or
+//   - had settled less than a window before it: the time between two commits
+//     and the time that one takes.
+//
+// A cut and the fault of a broker also explain what ran while they lasted, and
+// until they were settled: nothing could be committed meanwhile. So a kill in
+// that time explains no more than they do. A process that is cut off may start
+// itself what has another owner by now; one that was frozen only what it had
+// chosen before, in the first 100 ms after. An interrupted run needs a hit as
+// any other. A clean stop, a start and a rebalance explain nothing.
+//
+// The repeats of a hit are counted for each process that it hit, and the number
+// is judged against the slots and what the process settles in a window. That
+// is its rate in the second before the hit, or in the window, if that is more.
+//
+// A task may have a second record where each run that asked for one was
+// explained, or where a process that runs no tasks, a mover, was hit, or a
+// broker; then at most as many for each hit as are moved in the time of which
+// the hit can have prevented the commits. A reset, which deletes a group's
+// commits, excuses what was read from those topics before. All other faults
+// (stop, leader, partitions, skew, delay) excuse no repeat. Nothing excuses a
+// lost task, an early start or a commit that goes back.
 //
 // # Files of any length
 //
 // [Judge] reads the facts once and spreads them by the hash of the task's id
 // over files small enough to be judged one at a time; what this leaves to be
 // judged by key, and by stretches of a partition, goes the same way. Faults
-// and what is counted by process, lane or partition stay in memory.
+// and what is counted by process, lane or partition stay in memory; for each
+// process that is a number for each tenth of a second of its life.
 package checker

@@ -16,12 +16,21 @@ type Options struct {
 	Dir string
 	// Bucket is how many bytes of facts are judged at a time. Zero: 16 MiB.
 	Bucket int64
-	// Slack is how long a finished task may wait for its commit. Zero: 1.5 s.
-	Slack time.Duration
+	// CommitEvery is the time between two commits of a process. Zero: 200 ms.
+	CommitEvery time.Duration
+	// RoundTrip is how long a commit may take until it is acknowledged, while
+	// no broker is hit and nothing is cut. Zero: 300 ms.
+	RoundTrip time.Duration
+	// Session is how long a process may be frozen before it is missed. Zero: 6 s.
+	Session time.Duration
+	// Slots is how many tasks a process runs at once. Zero: repeats are
+	// explained one by one, and their number is not judged.
+	Slots int64
 	// Settle is how long after a fault the processes may take until they have
 	// come to terms with it. Zero: 20 s.
 	Settle time.Duration
-	// Copies is how many tasks one hit may copy. Zero: 500.
+	// Copies is how many tasks the movers move a second, all together: so many
+	// of them a hit may copy. Zero: 500.
 	Copies int64
 	// MaxLate is how late a task may start while nothing is wrong. Zero: it
 	// is not judged.
@@ -39,7 +48,9 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	set(&o.Bucket, 16<<20)
-	set(&o.Slack, 1500*time.Millisecond)
+	set(&o.CommitEvery, 200*time.Millisecond)
+	set(&o.RoundTrip, 300*time.Millisecond)
+	set(&o.Session, 6*time.Second)
 	set(&o.Settle, 20*time.Second)
 	set(&o.Copies, 500)
 	set(&o.Patience, 5*time.Second)
@@ -61,8 +72,8 @@ type judge struct {
 	opts    Options
 	report  *Report
 	world   *world
-	repeats int64         // that are explained
-	copies  int64         // of them, those that have a record of their own
+	repeats repeats
+	pace    pace
 	late    time.Duration // the latest start
 	latest  time.Duration // and the latest while nothing was wrong
 
@@ -76,7 +87,7 @@ type judge struct {
 // Judge decides what the facts in files say. It returns an error only when it
 // can't judge: a file can't be read, or holds something that is not a fact.
 func Judge(files []string, opts Options) (_ *Report, err error) {
-	j := &judge{opts: opts.withDefaults(), report: newReport(), used: map[string]map[string]int64{}}
+	j := &judge{opts: opts.withDefaults(), report: newReport(), repeats: newRepeats(), pace: pace{}, used: map[string]map[string]int64{}}
 	dir, err := os.MkdirTemp(j.opts.Dir, "ax-checker-")
 	if err != nil {
 		return nil, fmt.Errorf("judge: %w", err)
@@ -125,6 +136,7 @@ func (j *judge) run(files []string) error {
 				if f.ID == "" {
 					return fmt.Errorf("%s: a fact %q names no task", path, f.Type)
 				}
+				j.pace.take(f)
 				return j.tasks.add(f)
 			}
 			return fmt.Errorf("%s: fact %q is unknown", path, f.Type)
@@ -133,14 +145,11 @@ func (j *judge) run(files []string) error {
 			return err
 		}
 	}
-	j.world = newWorld(faults, j.opts.Slack, j.opts.Settle)
+	j.world = newWorld(faults, j.opts, j.pace)
 	if err := j.tasks.each(j.judgeTasks); err != nil {
 		return err
 	}
-	if limit := j.opts.Copies * j.world.hits; j.copies > limit {
-		j.report.Promise(Doubled).violated("%d copies of tasks after %d hits: at most %d are explained", j.copies, j.world.hits, limit)
-	}
-	j.note(Doubled, "%d repeats are explained, of them %d copies, by %d hits", j.repeats, j.copies, j.world.hits)
+	j.judgeHits()
 	j.note(Idle, "latest start %s, without what faults explain %s", j.late.Round(time.Millisecond), j.latest.Round(time.Millisecond))
 	if err := j.order.each(j.judgeKeys); err != nil {
 		return err

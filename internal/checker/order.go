@@ -129,7 +129,7 @@ func (j *judge) judgeOverlap(tasks []*keyed) {
 	slices.SortFunc(runs, func(a, b one) int { return cmp.Compare(a.From, b.From) })
 	var last one
 	for i, r := range runs {
-		if i > 0 && (last.To == 0 || last.To > r.From) && !last.Interrupted && !j.world.hit(last.Proc, last.From, r.From) && !j.world.hit(r.Proc, r.From, r.From) {
+		if i > 0 && (last.To == 0 || last.To > r.From) && !last.Interrupted && j.world.hit(last.Proc, last.From, r.From, r.From) == nil && j.world.hit(r.Proc, r.From, r.From, r.From) == nil {
 			p.violated("key %s: task %s starts at %s by %s while task %s runs, since %s by %s", tasks[0].Key, r.id,
 				clockTime(r.From), r.Proc, last.id, clockTime(last.From), last.Proc)
 		}

@@ -17,6 +17,7 @@ type Process struct {
 
 	mu    sync.Mutex
 	cut   bool
+	held  chan struct{} // closed when bytes flow again; nil while they do
 	conns map[net.Conn]bool
 }
 
@@ -39,11 +40,52 @@ func (p *Process) Cut() {
 	clear(p.conns)
 }
 
-// Heal lets the process connect again.
+// Stall lets no byte through and closes nothing, as if the process, or the
+// network, were frozen.
+func (p *Process) Stall() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held == nil {
+		p.held = make(chan struct{})
+	}
+}
+
+// Heal ends a Cut and a Stall.
 func (p *Process) Heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cut = false
+	if p.held != nil {
+		close(p.held)
+		p.held = nil
+	}
+}
+
+// wait waits while the process is stalled.
+func (p *Process) wait() {
+	p.mu.Lock()
+	held := p.held
+	p.mu.Unlock()
+	if held != nil {
+		<-held
+	}
+}
+
+// stallable is a connection that a Stall holds up.
+type stallable struct {
+	net.Conn
+	p *Process
+}
+
+func (c stallable) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.p.wait()
+	return n, err
+}
+
+func (c stallable) Write(b []byte) (int, error) {
+	c.p.wait()
+	return c.Conn.Write(b)
 }
 
 // Kill is what kill -9 looks like to the others: the process is cut off for
@@ -78,5 +120,5 @@ func (p *Process) dial(ctx context.Context, network, host string) (net.Conn, err
 		return nil, errCut
 	}
 	p.conns[conn] = true
-	return conn, nil
+	return stallable{conn, p}, nil
 }

@@ -147,10 +147,14 @@ func (f *life) done(w *offset.Window, o int64) {
 	}
 }
 
-// reset forgets all that names offsets.
-func (f *life) reset() {
-	f.l.Until, f.l.Mark, f.l.Low, f.l.TakeOvers, f.l.Cleared = 0, offset.Mark{}, 0, 0, 0
-	f.alert.Store(false)
+// cut is told that the log was cut at an offset.
+func (f *life) cut(at int64) {
+	if f.l.Mark.Offset >= at {
+		f.l.Mark = offset.Mark{}
+	}
+	if f.l.Until = min(f.l.Until, at); f.l.Until == 0 {
+		f.alert.Store(false)
+	}
 }
 
 // news reports whether there is something to commit.
@@ -200,7 +204,7 @@ func (p *Partition) Verdict(t Ticket) Verdict {
 	defer p.mu.Unlock()
 	f := &p.life
 	switch m := f.l.Mark; {
-	case t.window != p.epoch || t.offset >= f.l.Until:
+	case !p.current(t) || t.offset >= f.l.Until:
 		return Free
 	case m.Count > 0 && m.Offset != t.offset:
 		return Behind
@@ -218,7 +222,7 @@ func (p *Partition) Marked(t Ticket) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := p.life.l.Mark
-	return m.Count > 0 && m.Offset == t.offset && t.window == p.epoch
+	return m.Count > 0 && m.Offset == t.offset && p.current(t)
 }
 
 // Probation returns how long the marked suspect is kept from running.
@@ -239,10 +243,25 @@ func (p *Partition) Deaths() int {
 // it is. It blocks until the commit is acknowledged or ctx ends; without a nil
 // error nothing may start.
 func (p *Partition) Mark(ctx context.Context, t Ticket, state offset.MarkState, now time.Time) error {
-	p.mu.Lock()
-	if p.fenced || t.window != p.epoch {
-		p.mu.Unlock()
+	mark := p.mark(t, state, now)
+	if mark == 0 {
 		return fmt.Errorf("mark %s/%d@%d: %w", p.Topic, p.ID, t.offset, errFenced)
+	}
+	if err := p.member.commit(ctx, []*Partition{p}, false); err != nil {
+		return fmt.Errorf("mark %s/%d@%d: %w", p.Topic, p.ID, t.offset, err)
+	}
+	if !p.Noted(mark) {
+		return fmt.Errorf("mark %s/%d@%d: %w", p.Topic, p.ID, t.offset, errFenced)
+	}
+	return nil
+}
+
+// mark notes the mark, and returns what [Partition.Noted] is to be asked, or 0.
+func (p *Partition) mark(t Ticket, state offset.MarkState, now time.Time) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fenced || !p.current(t) {
+		return 0
 	}
 	m := &p.life.l.Mark
 	if m.Offset != t.offset {
@@ -254,21 +273,13 @@ func (p *Partition) Mark(ctx context.Context, t Ticket, state offset.MarkState, 
 	}
 	m.State, m.At, m.Age, p.life.dirty = state, now, now.Sub(p.member.alive.began), true
 	p.said++
-	mark := p.said
-	p.mu.Unlock()
-	if err := p.member.commit(ctx, []*Partition{p}, false); err != nil {
-		return fmt.Errorf("mark %s/%d@%d: %w", p.Topic, p.ID, t.offset, err)
-	}
-	if !p.Noted(mark) {
-		return fmt.Errorf("mark %s/%d@%d: %w", p.Topic, p.ID, t.offset, errFenced)
-	}
-	return nil
+	return p.said
 }
 
 // Unmark says that the suspect's run is over, and that the process lives.
 func (p *Partition) Unmark(t Ticket) {
 	p.mu.Lock()
-	if m := &p.life.l.Mark; m.Offset == t.offset && t.window == p.epoch {
+	if m := &p.life.l.Mark; m.Offset == t.offset && p.current(t) {
 		*m, p.life.dirty = offset.Mark{}, true
 	}
 	p.mu.Unlock()

@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -30,7 +31,7 @@ type Partition struct {
 	window   offset.Window
 	meta     offset.Metadata // what an earlier owner has finished, and what the next must know
 	base     int64           // the commit at assignment, -1 if there was none
-	epoch    uint32          // counts windows
+	cuts     []int64         // where the log was cut
 	dirty    bool            // there is news to commit
 	from     int64           // where reading began, -1 if that is not known
 	end      int64           // of the log, as far as it is known
@@ -50,7 +51,7 @@ type Partition struct {
 
 // Ticket stands for one record that was read.
 type Ticket struct {
-	window uint32
+	cuts   int // of the log, before it was read
 	offset int64
 }
 
@@ -95,10 +96,8 @@ func (p *Partition) add(f *kgo.FetchPartition) (todo []*kgo.Record, ts []Ticket,
 	ts = make([]Ticket, 0, len(rs))
 	for i, r := range rs {
 		if !p.window.Add(r.Offset, r.LeaderEpoch) {
-			// The log was cut: these are other records under offsets that were
-			// seen before. What was known of the offsets is worth nothing.
-			p.forget()
-			n.backwards, skip = true, false
+			p.cut(r.Offset)
+			n.backwards = true
 			p.window.Add(r.Offset, r.LeaderEpoch)
 		}
 		if r.Attrs.IsControl() || skip && p.meta.Finished.Has(r.Offset, r.LeaderEpoch) {
@@ -109,7 +108,7 @@ func (p *Partition) add(f *kgo.FetchPartition) (todo []*kgo.Record, ts []Ticket,
 			}
 			continue
 		}
-		ts = append(ts, Ticket{window: p.epoch, offset: r.Offset})
+		ts = append(ts, Ticket{cuts: len(p.cuts), offset: r.Offset})
 		if own {
 			todo = append(todo, r)
 		}
@@ -126,19 +125,37 @@ func (p *Partition) isFull(limit int) bool {
 	return p.window.Len() >= limit || p.member.cfg.Exact && p.window.Scattered()
 }
 
-// forget throws away all that is known by offset. Called with the lock held.
-func (p *Partition) forget() {
-	p.window, p.meta.Finished, p.meta.Notes = offset.Window{}, offset.Finished{}, nil
-	p.life.reset()
-	p.epoch++
+// cut is told that the log was cut at an offset: what is known of the offsets
+// from there on is worth nothing, they are other records'. What is below stays:
+// it may be at work still, and must not be passed by a commit. Called with the
+// lock held.
+func (p *Partition) cut(at int64) {
+	p.window.Cut(at)
+	p.meta.Finished = p.meta.Finished.Below(at)
+	maps.DeleteFunc(p.meta.Notes, func(o int64, _ offset.Note) bool { return o >= at })
+	p.life.cut(at)
+	p.cuts = append(p.cuts, at)
+	p.dirty = true
 }
 
-// cut says that the client found records missing that it had read: what is
-// known by offset may be of other records.
-func (p *Partition) cut() {
+// current reports whether a ticket stands for a record that is in the log as
+// it is now. Called with the lock held.
+func (p *Partition) current(t Ticket) bool {
+	for _, at := range p.cuts[t.cuts:] {
+		if t.offset >= at {
+			return false
+		}
+	}
+	return true
+}
+
+// lost is told that the client found the log cut at an offset.
+func (p *Partition) lost(at int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.forget()
+	if at < p.window.Next() {
+		p.cut(at)
+	}
 }
 
 // fetched takes in what the last commit of the partition says. It fails for
@@ -169,7 +186,7 @@ func (p *Partition) Start() bool {
 func (p *Partition) Done(t Ticket) {
 	p.mu.Lock()
 	wake := false
-	if !p.fenced && t.window == p.epoch && p.window.Done(t.offset) {
+	if !p.fenced && p.current(t) && p.window.Done(t.offset) {
 		if len(p.meta.Notes) > 0 {
 			delete(p.meta.Notes, t.offset)
 		}
@@ -205,7 +222,7 @@ func (p *Partition) ended() {
 func (p *Partition) Note(t Ticket, n offset.Note) (mark uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.fenced || t.window != p.epoch {
+	if p.fenced || !p.current(t) {
 		return 0
 	}
 	if p.meta.Notes == nil {
@@ -231,7 +248,7 @@ func (p *Partition) NoteOf(t Ticket) (offset.Note, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n, ok := p.meta.Notes[t.offset]
-	return n, ok && t.window == p.epoch
+	return n, ok && p.current(t)
 }
 
 // Notes returns how many records are noted.
@@ -245,7 +262,7 @@ func (p *Partition) Notes() int {
 func (p *Partition) Open(t Ticket) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.fenced && t.window == p.epoch && p.window.Unfinished(t.offset)
+	return !p.fenced && p.current(t) && p.window.Unfinished(t.offset)
 }
 
 // Unfinished returns how many records were read and are not finished.

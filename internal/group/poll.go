@@ -62,7 +62,7 @@ func (m *Member) Poll(ctx context.Context, take func(Batch)) error {
 func (m *Member) tell(p *Partition, n news) {
 	log := m.cfg.Log.With("role", m.cfg.Name, "topic", p.Topic, "partition", p.ID)
 	if n.backwards {
-		log.Error("offsets went back: the log was cut; what was known of them is forgotten")
+		log.Error("offsets went back: the log was cut; what was known of those that are gone is forgotten")
 	}
 	if n.skipped != [2]int64{} {
 		log.Error("records were deleted before they were committed: some may never have been worked", "from", n.skipped[0], "to", n.skipped[1])
@@ -82,9 +82,9 @@ func (m *Member) pollErrors(ctx context.Context, fs kgo.Fetches) error {
 			return
 		}
 		failed = true
-		if _, ok := errors.AsType[*kgo.ErrDataLoss](err); ok {
+		if loss, ok := errors.AsType[*kgo.ErrDataLoss](err); ok {
 			if p := m.partition(topic, id); p != nil {
-				p.cut()
+				p.lost(loss.ResetTo)
 			}
 			m.cfg.Log.Error("the log lost records", "role", m.cfg.Name, "topic", topic, "partition", id, "error", err)
 			return

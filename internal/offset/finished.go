@@ -39,6 +39,17 @@ func (f *Finished) End() int64 {
 	return f.runs[len(f.runs)-1].to
 }
 
+// Below returns what of the set is below an offset.
+func (f *Finished) Below(at int64) Finished {
+	below := Finished{epoch: f.epoch}
+	for _, r := range f.runs {
+		if r.from < at {
+			below.runs = append(below.runs, run{r.from, min(r.to, at)})
+		}
+	}
+	return below
+}
+
 // finished returns what is finished above the commit: in the window, and above
 // what was read, by an earlier owner.
 func (w *Window) finished(earlier Finished) Finished {

@@ -99,6 +99,44 @@ func (w *Window) Done(offset int64) bool {
 	return true
 }
 
+// Cut forgets the offsets from at on: the log was cut there, and these offsets
+// are or will be other records'. What is below stays as it is.
+func (w *Window) Cut(at int64) {
+	if !w.any || at >= w.next {
+		return
+	}
+	kept := w.blocks[:w.head]
+	for _, b := range w.blocks[w.head:] {
+		if b.base >= at {
+			w.unfinished -= bits.OnesCount64(b.open)
+			continue
+		}
+		if n := at - b.base; n < 64 {
+			gone := ^(uint64(1)<<n - 1)
+			w.unfinished -= bits.OnesCount64(b.open & gone)
+			b.added &^= gone
+			b.open &^= gone
+		}
+		kept = append(kept, b)
+	}
+	clear(w.blocks[len(kept):])
+	if w.blocks, w.next = kept, at; len(kept) > w.head {
+		w.last = kept[len(kept)-1].epoch
+	} else {
+		w.last = min(w.last, w.epoch)
+	}
+	w.commit = min(w.commit, at)
+	w.idle = 0
+	for i := w.head + 1; i < len(kept)-1; i++ {
+		if kept[i].open == 0 {
+			w.idle++
+		}
+	}
+	if len(kept) == w.head || kept[w.head].open == 0 {
+		w.advance()
+	}
+}
+
 // pass counts a block in which all is finished, and forgets them when they are
 // many.
 func (w *Window) pass() {

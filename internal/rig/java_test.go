@@ -40,6 +40,8 @@ func TestNodeProperties(t *testing.T) {
 		"offsets.topic.replication.factor":            "3",
 		"group.initial.rebalance.delay.ms":            "0",
 		"group.min.session.timeout.ms":                "500",
+		"group.consumer.heartbeat.interval.ms":        "500",
+		"group.consumer.session.timeout.ms":           "6000",
 		"group.share.heartbeat.interval.ms":           "200",
 		"num.io.threads":                              "9", // -set has the last word
 		"listener.name.secure.plain.sasl.jaas.config": `org.apache.kafka.common.security.plain.PlainLoginModule required user_admin="A" user_ax="B";`,

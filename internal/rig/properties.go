@@ -55,6 +55,10 @@ func sharedProperties(nodes int) map[string]string {
 		p[kind+"session.timeout.ms"] = "3000"
 		p[kind+"assignment.interval.ms"] = "0"
 	}
+	// Under KIP-848 no client chooses these. They are what ax asks for in a
+	// classic group, so that one test can judge both.
+	p["group.consumer.heartbeat.interval.ms"] = "500"
+	p["group.consumer.session.timeout.ms"] = "6000"
 	return p
 }
 

@@ -21,16 +21,18 @@ const (
 )
 
 const (
-	keyedLane     = "keyed"
-	slowFor       = 200 * time.Millisecond
-	keyedFor      = 10 * time.Millisecond
-	retryWait     = time.Second
-	snoozeFor     = time.Second
-	keys          = 40
-	failAttempts  = 3
-	otherAttempts = 5
-	commitEvery   = 200 * time.Millisecond
-	roleGrace     = 10 * time.Second
+	keyedLane = "keyed"
+	// One for each worker that a crowd can have.
+	crowdPartitions = 6
+	slowFor         = 200 * time.Millisecond
+	keyedFor        = 10 * time.Millisecond
+	retryWait       = time.Second
+	snoozeFor       = time.Second
+	keys            = 40
+	failAttempts    = 3
+	otherAttempts   = 5
+	commitEvery     = 200 * time.Millisecond
+	roleGrace       = 10 * time.Second
 )
 
 // newDomain returns a domain of its own for one soak.
@@ -39,7 +41,7 @@ func newDomain(cfg config) ax.Domain {
 	_, _ = rand.Read(b[:])
 	d := ax.Domain{
 		Name:  "soak-" + hex.EncodeToString(b[:]),
-		Kafka: ax.Kafka{Brokers: cfg.brokers},
+		Kafka: ax.Kafka{Brokers: cfg.brokers, GroupProtocol: cfg.protocol},
 		Lanes: []ax.Lane{
 			{Name: "critical", Weight: 8, Partitions: 3, Reserve: 1},
 			{Name: "high", Weight: 4, Partitions: 3},
@@ -56,6 +58,11 @@ func newDomain(cfg config) ax.Domain {
 			Window: 500 * time.Millisecond, NearPartitions: 3, Rate: 2000,
 		},
 		Trim: 10 * time.Second,
+	}
+	if scenarios[cfg.scenario].crowd != nil {
+		for i := range d.Lanes {
+			d.Lanes[i].Partitions = crowdPartitions
+		}
 	}
 	for _, k := range []string{kindQuick, kindSlow, kindOnce, kindSnooze, kindPermanent, kindCancel} {
 		d.Kinds[k] = ax.Kind{Attempts: otherAttempts}

@@ -45,7 +45,7 @@ func (s *soak) drain(ctx context.Context) bool {
 // collect writes the facts that only the log knows at the end: who is dead,
 // and who waits.
 func (s *soak) collect(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute+s.cfg.length/10)
 	defer cancel()
 	dead := s.router.Dead()
 	starts, err := s.adm.ListStartOffsets(ctx, dead)
@@ -74,8 +74,8 @@ func (s *soak) collect(ctx context.Context) error {
 	finished := map[string]offset.Finished{}
 	err = s.eachReader(ctx, func(topic string, c kadm.OffsetResponse, from, to int64) {
 		parts = append(parts, part{topic: topic, id: c.Partition, from: from, to: to})
-		if f, err := offset.ParseMetadata(c.Metadata, details[topic].ID, c.At); err == nil {
-			finished[fmt.Sprint(topic, c.Partition)] = f
+		if m, err := offset.Parse(c.Metadata, details[topic].ID, c.At); err == nil {
+			finished[fmt.Sprint(topic, c.Partition)] = m.Finished
 		}
 	})
 	if err != nil {

@@ -40,9 +40,17 @@ func (s *soak) harm(ctx context.Context, st step) error {
 		sl.fault.Lock()
 		defer sl.fault.Unlock()
 		switch st.what {
+		case faultStart:
+			return sl.startIfAway()
 		case faultKill:
+			if st.length == 0 {
+				return sl.kill() // and it stays away until it is started
+			}
 			return s.restart(ctx, sl, st.length, sl.kill)
 		case faultStop:
+			if st.length == 0 {
+				return sl.stop("stop")
+			}
 			return s.restart(ctx, sl, st.length, func() error { return sl.stop("stop") })
 		case faultSkew:
 			return s.restart(ctx, sl, st.length, func() error { sl.setSkew(st.amount); return sl.stop("skew") })
@@ -53,6 +61,8 @@ func (s *soak) harm(ctx context.Context, st step) error {
 		}
 	}
 	switch st.what {
+	case faultDeploy:
+		return s.deploy(ctx)
 	case faultBrokerKill, faultBrokerFreeze:
 		return s.broker(ctx, st)
 	case faultLeader:
@@ -81,6 +91,34 @@ func (s *soak) restart(ctx context.Context, sl *slot, after time.Duration, end f
 		return nil
 	}
 	return sl.start() // early, where the soak ends
+}
+
+// deploy stops and starts all workers that run, one after the other.
+func (s *soak) deploy(ctx context.Context) error {
+	defer s.say("the deploy is over")
+	for _, sl := range s.slotsOf("worker") {
+		if sl.running() == nil {
+			continue
+		}
+		if err := s.redeploy(sl); err != nil {
+			return err
+		}
+		// When the soak ends meanwhile, there is no time for the others.
+		_ = wait(ctx, deployPause)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil
+}
+
+func (s *soak) redeploy(sl *slot) error {
+	sl.fault.Lock()
+	defer sl.fault.Unlock()
+	if err := sl.stop("stop"); err != nil {
+		return err
+	}
+	return sl.start()
 }
 
 // network harms the connections of one process to one broker. The process may

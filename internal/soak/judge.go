@@ -15,6 +15,11 @@ const (
 	sharesFrom = 8 * time.Second
 	// By how many points of a hundred a lane may miss its share.
 	sharesPoints = 3
+	// How long a commit may take on a machine that has more to do than it can.
+	roundTrip = 300 * time.Millisecond
+	// After which a member is missed: what ax asks for in a classic group, and
+	// what the rig's brokers are told under KIP-848.
+	session = 6 * time.Second
 	// A member is missed after 6 s, and the others join again.
 	settleFor = 10 * time.Second
 	// How late a task may start while nothing is wrong.
@@ -30,7 +35,8 @@ func judge(cfg config, dir string, saturated checker.Shares, out io.Writer) (boo
 	}
 	opts := checker.Options{
 		Dir: dir, Ordered: []string{keyedLane}, MaxLate: maxLate, Settle: settleFor,
-		// What a mover can have moved since its last commit, and a little.
+		CommitEvery: commitEvery, RoundTrip: roundTrip, Session: session, Slots: int64(cfg.slots),
+		// Two hops for each task, and a little.
 		Copies: int64(2 * cfg.rate),
 	}
 	if scenarios[cfg.scenario].saturate {

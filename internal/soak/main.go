@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/axtasks/ax"
 )
 
 func main() {
@@ -65,6 +67,7 @@ type config struct {
 	maxDelay  time.Duration
 	drain     time.Duration
 	scenario  string
+	protocol  string
 	dir       string
 	keep      bool
 	judge     string
@@ -80,7 +83,7 @@ func parseArgs(args []string, stderr io.Writer) (config, error) {
 	fs.SetOutput(io.Discard)
 	fs.DurationVar(&c.length, "for", 2*time.Minute, "how long tasks are submitted and faults happen")
 	fs.Uint64Var(&c.seed, "seed", 1, "what the faults follow from")
-	fs.IntVar(&c.workers, "workers", 3, "worker processes")
+	fs.IntVar(&c.workers, "workers", 3, "worker processes; the scenario workers has more or less of them, 6 at most")
 	fs.IntVar(&c.movers, "movers", 2, "mover processes")
 	fs.IntVar(&c.producers, "producers", 1, "producer processes")
 	fs.IntVar(&c.rate, "rate", 0, "tasks a second, of all producers together; 0: what suits the scenario, mostly 200")
@@ -88,6 +91,7 @@ func parseArgs(args []string, stderr io.Writer) (config, error) {
 	fs.DurationVar(&c.maxDelay, "max-delay", 20*time.Second, "the longest delay of a task")
 	fs.DurationVar(&c.drain, "drain", 90*time.Second, "how long it may take at the end until nothing waits")
 	fs.StringVar(&c.scenario, "scenario", "all", "which faults: "+strings.Join(scenarioNames(), ", "))
+	fs.StringVar(&c.protocol, "protocol", ax.Classic, "how groups share partitions: "+ax.Classic+" or "+ax.Consumer+" (KIP-848)")
 	fs.StringVar(&c.dir, "dir", "", "where facts and logs go; empty: a temporary folder, removed when all went well")
 	fs.BoolVar(&c.keep, "keep", false, "keep the temporary folder")
 	fs.StringVar(&c.judge, "judge", "", "run nothing, and judge the facts that an earlier run left in this folder")
@@ -118,16 +122,18 @@ func parseArgs(args []string, stderr io.Writer) (config, error) {
 	}
 	refuse(fs.NArg() > 0, "unexpected argument %q", fs.Arg(0))
 	refuse(len(c.brokers) == 0 && c.judge == "", `AX_KAFKA names no broker; run "make soak", which starts a Kafka`)
+	refuse(c.protocol != ax.Classic && c.protocol != ax.Consumer, "--protocol %q: want %s or %s", c.protocol, ax.Classic, ax.Consumer)
 	refuse(c.length < time.Second, "--for %s: want at least 1s", c.length)
 	refuse(c.drain < time.Second, "--drain %s: want at least 1s", c.drain)
 	refuse(min(c.workers, c.movers, c.producers, c.rate, c.slots) < 1, "want at least one of each: workers, movers, producers, rate, slots")
 	refuse(max(c.workers, c.movers, c.producers) > 60, "more than 60 processes of a role")
 	refuse(c.maxDelay < 0, "--max-delay %s: want 0 or more", c.maxDelay)
 	sc, known := scenarios[c.scenario]
+	refuse(sc.crowd != nil && (c.workers < sc.crowd.least || c.workers > sc.crowd.most), "--scenario %s: want 2 to 6 workers", c.scenario)
 	for _, name := range sc.slots {
 		role, n, _ := strings.Cut(name, "-")
 		number, err := strconv.Atoi(n)
-		refuse(err != nil || number > map[string]int{"worker": c.workers, "mover": c.movers, "producer": c.producers}[role],
+		refuse(err != nil || number > map[string]int{"worker": sc.workers(c.workers), "mover": c.movers, "producer": c.producers}[role],
 			"--scenario %s: there is no %s", c.scenario, name)
 	}
 	refuse(!known, "--scenario %q: want one of %s", c.scenario, strings.Join(scenarioNames(), ", "))

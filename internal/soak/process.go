@@ -57,6 +57,14 @@ func (s *slot) start() error {
 	return s.spawn()
 }
 
+// startIfAway starts the slot's process where there is none.
+func (s *slot) startIfAway() error {
+	if s.running() != nil {
+		return nil
+	}
+	return s.start()
+}
+
 // spawn is called with the lock held.
 func (s *slot) spawn() error {
 	self, err := os.Executable()

@@ -36,8 +36,8 @@ type role struct {
 	Seed     uint64
 	Trim     bool
 	Saturate bool // all tasks are slow and due at once
-	// Buffer, if not zero, is how many records the Kafka client may hold that
-	// are not acknowledged: so few that publishes fail for want of room.
+	// Buffer, if not zero, is how many bytes the Kafka client may hold that are
+	// not acknowledged: so few that publishes fail for want of room.
 	Buffer int
 }
 
@@ -73,7 +73,7 @@ func (r *role) kafka() []kgo.Opt {
 	}
 	opts := []kgo.Opt{kgo.Dialer(dialer.DialContext)}
 	if r.Buffer > 0 {
-		opts = append(opts, kgo.MaxBufferedRecords(r.Buffer))
+		opts = append(opts, kgo.MaxBufferedBytes(r.Buffer))
 	}
 	return opts
 }

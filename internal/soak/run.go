@@ -35,6 +35,8 @@ type soak struct {
 	lives context.Context // of all processes
 	group sync.WaitGroup  // what watches them
 
+	fewest, most int // workers at a time
+
 	exits   atomic.Int64 // of processes, by themselves
 	unclean atomic.Int64 // stops that were not clean
 
@@ -118,13 +120,13 @@ func (s *soak) provision(ctx context.Context) error {
 
 // work is the time between the first process and the last.
 func (s *soak) work(ctx context.Context) error {
-	t := targets{workers: s.cfg.workers, movers: s.cfg.movers, producers: s.cfg.producers, skew: canSkew}
+	t := targets{workers: scenarios[s.cfg.scenario].workers(s.cfg.workers), first: s.cfg.workers, movers: s.cfg.movers, producers: s.cfg.producers, skew: canSkew}
 	if s.cfg.control != "" {
 		t.brokers = len(s.cfg.brokers)
 	}
 	steps := makeScript(s.cfg.seed, s.cfg.length, scenarios[s.cfg.scenario], t)
-	fmt.Fprintf(s.out, "soak for %s, seed %d, scenario %s: %d workers, %d movers, %d producers, %d tasks/s, domain %s; %d faults:\n", s.cfg.length,
-		s.cfg.seed, s.cfg.scenario, s.cfg.workers, s.cfg.movers, s.cfg.producers, s.cfg.rate, s.router.Domain().Name, len(steps))
+	fmt.Fprintf(s.out, "soak for %s, seed %d, scenario %s, %s groups: %d workers, %d movers, %d producers, %d tasks/s, domain %s; %d faults:\n", s.cfg.length,
+		s.cfg.seed, s.cfg.scenario, s.cfg.protocol, s.cfg.workers, s.cfg.movers, s.cfg.producers, s.cfg.rate, s.router.Domain().Name, len(steps))
 	printScript(s.out, steps)
 
 	watching, stopWatching := context.WithCancel(s.lives)
@@ -140,8 +142,11 @@ func (s *soak) work(ctx context.Context) error {
 		}
 	}
 	during, cancel := context.WithTimeout(ctx, s.cfg.length)
+	watched := make(chan struct{})
+	go func() { defer close(watched); s.progress(during) }()
 	s.perform(during, steps)
 	<-during.Done()
+	<-watched
 	cancel()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -156,7 +161,7 @@ func (s *soak) work(ctx context.Context) error {
 	}
 	// What was committed last is seen a moment later.
 	_ = wait(ctx, time.Second)
-	s.say("drained: %t; %d processes ended by themselves, %d stops were not clean", drained, s.exits.Load(), s.unclean.Load())
+	s.say("drained: %t; %d to %d workers at a time; %d processes ended by themselves, %d stops were not clean", drained, s.fewest, s.most, s.exits.Load(), s.unclean.Load())
 	return nil
 }
 
@@ -166,7 +171,7 @@ func (s *soak) makeSlots() {
 	for _, r := range []struct {
 		name string
 		n    int
-	}{{"worker", s.cfg.workers}, {"mover", s.cfg.movers}, {"producer", s.cfg.producers}} {
+	}{{"worker", sc.workers(s.cfg.workers)}, {"mover", s.cfg.movers}, {"producer", s.cfg.producers}} {
 		for i := range r.n {
 			number++
 			sl := &slot{s: s, name: fmt.Sprintf("%s-%d", r.name, i+1), role: role{
@@ -175,7 +180,7 @@ func (s *soak) makeSlots() {
 			}}
 			if r.name != "producer" {
 				if sl.role.Buffer = sc.buffer; i == 0 && sc.buffer == 0 {
-					sl.role.Buffer = 64 // so that a client without room is met in every soak
+					sl.role.Buffer = 64 * someRecords // so that a client without room is met in every soak
 				}
 			}
 			s.slots[sl.name] = sl
@@ -195,10 +200,15 @@ func ownAddress(n int) string {
 	return ip
 }
 
+// names returns the slots that begin.
 func (s *soak) names() []string {
 	var names []string
 	for _, r := range []string{"worker", "mover", "producer"} {
-		for _, sl := range s.slotsOf(r) {
+		slots := s.slotsOf(r)
+		if r == "worker" {
+			slots = slots[:s.cfg.workers]
+		}
+		for _, sl := range slots {
 			names = append(names, sl.name)
 		}
 	}

@@ -14,6 +14,8 @@ const (
 	faultKill         = "kill"          // kill -9 a process; back after a while
 	faultFreeze       = "freeze"        // SIGSTOP, SIGCONT
 	faultStop         = "stop"          // SIGTERM; back after a while
+	faultStart        = "start"         // a process that is not there is started
+	faultDeploy       = "deploy"        // all workers are stopped and started, one after the other
 	faultSkew         = "skew"          // stopped, and started with a wrong clock
 	faultCut          = "cut"           // nothing passes between a process and a broker
 	faultDelay        = "delay"         // what passes between them takes longer
@@ -70,8 +72,21 @@ type scenario struct {
 	// saturate makes all tasks slow and due at once, and asks for the lanes'
 	// shares of slot time.
 	saturate bool
-	rate     int // where none is given; zero: 200
+	rate     int    // where none is given; zero: 200
+	crowd    *crowd // if not nil, the number of workers changes
 }
+
+// workers returns how many workers there can be where so many are wanted at
+// the beginning.
+func (s scenario) workers(wanted int) int {
+	if s.crowd != nil {
+		return max(wanted, s.crowd.most)
+	}
+	return wanted
+}
+
+// someRecords is room for the records of two or three tasks.
+const someRecords = 1000
 
 var scenarios = map[string]scenario{
 	"all": {faults: map[string]int{
@@ -84,7 +99,8 @@ var scenarios = map[string]scenario{
 	// The mover that stays gets partitions back which it had paused.
 	"pauses":    {faults: map[string]int{faultStop: 1}, slots: []string{"mover-2"}, pause: 3 * time.Second, length: 1500 * time.Millisecond, away: true, nearBuffer: 15},
 	"topics":    {faults: map[string]int{faultLeader: 1, faultReset: 1, faultPartitions: 1}, pause: 8 * time.Second},
-	"publishes": {buffer: 1},
+	"publishes": {buffer: someRecords},
+	"workers":   {crowd: workersCrowd, rate: 150},
 	"shares":    {saturate: true, rate: 600},
 	"evictions": {faults: map[string]int{faultFreeze: 1}, slots: []string{"worker-1", "worker-2", "worker-3"}, pause: 6 * time.Second, length: 9 * time.Second},
 }
@@ -94,6 +110,7 @@ func scenarioNames() []string { return slices.Sorted(maps.Keys(scenarios)) }
 // targets is what a script can aim at.
 type targets struct {
 	workers, movers, producers int
+	first                      int  // of the workers, those that are there at the beginning
 	brokers                    int  // zero: they are out of reach
 	skew                       bool // this build can skew a clock
 }
@@ -104,6 +121,9 @@ const tail = 4 * time.Second
 // makeScript returns the faults of a soak. It follows from its arguments
 // alone.
 func makeScript(seed uint64, length time.Duration, sc scenario, t targets) []step {
+	if sc.crowd != nil {
+		return makeCrowdScript(seed, length, sc.crowd, t)
+	}
 	dice := rand.New(rand.NewPCG(seed, 0x5eed))
 	between := func(lo, hi time.Duration) time.Duration {
 		return (lo + time.Duration(dice.Int64N(int64(hi-lo)))).Round(100 * time.Millisecond)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"time"
@@ -83,7 +84,24 @@ func (c *commits) take(r *kgo.Record) {
 		if key.ReadFrom(r.Key) == nil && r.Value != nil && value.ReadFrom(r.Value) == nil {
 			c.generations[key.Group] = value.Generation
 		}
+	case 3:
+		if group, epoch, ok := groupEpoch(r); ok {
+			c.generations[group] = epoch
+		}
 	}
+}
+
+// groupEpoch reads a group's epoch, which is what KIP-848 has for a generation:
+// after the version, the key holds the name of the group and the value the epoch.
+func groupEpoch(r *kgo.Record) (group string, epoch int32, ok bool) {
+	if len(r.Key) < 4 || len(r.Value) < 6 {
+		return "", 0, false
+	}
+	n := int(binary.BigEndian.Uint16(r.Key[2:]))
+	if len(r.Key) != 4+n {
+		return "", 0, false
+	}
+	return string(r.Key[4:]), int32(binary.BigEndian.Uint32(r.Value[2:])), true
 }
 
 func (c *commits) commit(r *kgo.Record) {
