@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -257,6 +258,43 @@ func TestWhatDiesAtACertainAgeOfItsProcessIsNotGuilty(t *testing.T) {
 			state = offset.MarkProbe
 		}
 	}
+}
+
+// Processes that are killed at random, again and again, and a task that needs
+// longer than most of them live: hardly ever is it taken for the cause.
+func TestWhatIsAtWorkAtRandomKillsIsNotGuilty(t *testing.T) {
+	t.Parallel()
+	dice := rand.New(rand.NewPCG(1, 2))
+	const trials = 400
+	guilty := 0
+	for range trials {
+		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		p, got := suspected(t, now)
+	kills:
+		for range 60 {
+			born := now
+			dies := born.Add(time.Duration(dice.ExpFloat64() * float64(15*time.Second)))
+			p.member.alive.began = born
+			switch p.Verdict(got[4]) {
+			case Guilty:
+				guilty++
+				break kills
+			case Probe:
+				p.mark(got[4], offset.MarkProbe, now)
+				now = now.Add(p.Probation())
+			}
+			if now.Before(dies) {
+				p.mark(got[4], offset.MarkRun, now)
+				if now.Add(45 * time.Second).Before(dies) {
+					break kills // it is done
+				}
+			}
+			now = dies.Add(6*time.Second + 500*time.Millisecond)
+			p = die(t, p, now)
+			got, _ = readBy(p, records(1, 0, 10))
+		}
+	}
+	require.LessOrEqual(t, guilty, trials/100)
 }
 
 func TestTooManyCrashesAreNoTasksFault(t *testing.T) {
