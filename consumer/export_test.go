@@ -13,3 +13,13 @@ func Buffered(w *Worker) int {
 
 // Build returns the wrapped handlers of a mux.
 func Build(m *Mux) (map[string]Handler, error) { return m.build() }
+
+// Consumed returns the topics that the worker's client of a lane reads.
+func Consumed(w *Worker, lane string) []string {
+	for _, l := range w.lanes {
+		if l.conf.Name == lane {
+			return l.member.Kafka().GetConsumeTopics()
+		}
+	}
+	return nil
+}

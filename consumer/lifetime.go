@@ -106,6 +106,9 @@ func (w *Worker) run(ctx context.Context) error {
 	for _, l := range w.lanes {
 		intake.Go(func() { w.intake(ctx, l) })
 		serve.Go(func() { l.member.CommitLoop(serving) })
+		if l.leftover != nil {
+			serve.Go(func() { w.watchLeftover(serving, l) })
+		}
 	}
 	intake.Go(func() { w.sched.open(ctx) })
 	serve.Go(func() { w.pub.Run(serving) })

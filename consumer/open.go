@@ -40,6 +40,9 @@ func (w *Worker) open(ctx, tasks context.Context) error {
 	if w.cfg.store != nil {
 		w.leases = newLeases(w.cfg.store, w.cfg.lease, w.log)
 	}
+	for topic, id := range w.leftovers(ctx, slices.Concat(base, w.cfg.kafka)) {
+		ids[topic] = id
+	}
 	w.sched = newScheduler(w.cfg.slots, w.lanes)
 	for i, l := range w.lanes {
 		l.member, err = group.New(group.Config{

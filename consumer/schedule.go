@@ -9,6 +9,7 @@ import (
 	"github.com/axtasks/ax/internal/fair"
 	"github.com/axtasks/ax/internal/group"
 	"github.com/axtasks/ax/internal/sabotage"
+	"github.com/axtasks/ax/router"
 )
 
 // job is one task on its way through the worker.
@@ -55,8 +56,9 @@ type lane struct {
 	topic    string
 	group    string
 	index    int
-	member   *group.Member // nil in tests of the scheduler
-	maxKeep  int           // tasks and bytes in the buffer, and again in the gate
+	member   *group.Member    // nil in tests of the scheduler
+	leftover *router.Leftover // where the domain doesn't name the lane any more
+	maxKeep  int              // tasks and bytes in the buffer, and again in the gate
 	maxBytes int
 
 	parts     []*part

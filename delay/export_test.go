@@ -1,5 +1,10 @@
 package delay
 
+import "time"
+
+// LookEvery sets how often the mover asks whether leftovers still exist.
+func LookEvery(m *Mover, every time.Duration) { m.lookEvery = every }
+
 // FarHigh is the high-water mark of a far partition's queue.
 const FarHigh = farHigh
 

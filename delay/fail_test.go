@@ -1,9 +1,11 @@
 package delay_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -220,4 +222,32 @@ func TestWhoLostThePartitionGivesUpWhatFailedDefinitely(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		b.requireOnTime(time.Minute, all...)
 	})
+}
+
+// After days idle the broker has forgotten the id of the mover's producer, and
+// refuses every move; the mover must not, as once a tier did, wait for ever.
+func TestAProducerThatTheBrokerForgotHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
+		b := newBench(t, c, ax.Delay{})
+		first := tasks("first", 5, "high", always(time.Now().Add(time.Second)))
+		b.put(b.r.Near(), 0, first...)
+		b.mover()
+		time.Sleep(time.Hour)
+		b.requireOnTime(0, first...)
+		var forgotten atomic.Int64
+		c.Kfake().Fault(kfake.Fault{
+			Keys: []kmsg.Key{kmsg.Produce}, Topic: b.r.Lane("high"), Err: kerr.InvalidProducerIDMapping, Count: -1,
+			When: func(req kmsg.Request) bool {
+				const idAt = 43
+				id := int64(binary.BigEndian.Uint64(req.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Records[idAt:])) + 1
+				return forgotten.CompareAndSwap(0, id) || forgotten.Load() == id
+			},
+		})
+		second := tasks("second", 5, "high", always(time.Now().Add(time.Second)))
+		b.put(b.r.Near(), 0, second...)
+		time.Sleep(20 * time.Second)
+		b.requireOnTime(10*time.Second, slices.Concat(first, second)...)
+		require.EqualValues(t, 10, b.committed(b.r.Near(), 0))
+	}, fakekafka.Brokers(3)) // or the domain would be fast, without producer ids
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
@@ -77,6 +78,10 @@ type Mover struct {
 	ran    atomic.Bool
 
 	readers []*reader
+
+	lookEvery time.Duration // whether leftovers still exist
+	mu        sync.Mutex
+	leftovers []router.Leftover // topics that the domain no longer names
 }
 
 // New returns a mover for the domain. It talks to nobody.
@@ -99,7 +104,7 @@ func New(d ax.Domain, opts ...Option) (*Mover, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Mover{cfg: cfg, domain: r.Domain(), router: r, tel: tel}
+	m := &Mover{cfg: cfg, domain: r.Domain(), router: r, tel: tel, lookEvery: 15 * time.Second}
 	if _, _, err := kafka.Options(m.domain, "mover", nil); err != nil {
 		return nil, err
 	}
@@ -152,6 +157,9 @@ func (m *Mover) Run(ctx context.Context) error {
 	for i, r := range m.readers {
 		wg.Go(func() { errs[i] = r.run(ctx) })
 	}
+	if len(m.lost()) > 0 {
+		wg.Go(func() { m.lookLoop(ctx, m.readers[0].member.Kafka()) })
+	}
 	if m.cfg.trim {
 		wg.Go(func() { m.trimLoop(ctx, m.readers[0].member.Kafka()) })
 	}
@@ -169,7 +177,7 @@ func (r *reader) open(ctx context.Context) error {
 	}
 	// A client of its own asks before the member joins: a group that can't
 	// work must not take partitions from one that can.
-	if r.ids, err = ask(ctx, slices.Concat(base, m.cfg.kafka), watch, m.router.Topics()); err != nil {
+	if err := r.ask(ctx, slices.Concat(base, m.cfg.kafka), watch); err != nil {
 		return err
 	}
 	// What publishes may have to be replaced, and the member must not leave its
@@ -202,18 +210,26 @@ func (r *reader) close(ctx context.Context) error {
 	return r.member.Close(ctx)
 }
 
-func ask(ctx context.Context, opts []kgo.Opt, watch *kafka.Watch, topics []string) (map[string][16]byte, error) {
+// ask makes sure that a broker answers and that the domain's topics exist, and
+// takes in the tiers that the domain has lost.
+func (r *reader) ask(ctx context.Context, opts []kgo.Opt, watch *kafka.Watch) error {
 	cl, err := kgo.NewClient(opts...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer cl.Close()
 	if err := kafka.Ping(ctx, cl, watch, 10*time.Second); err != nil {
-		return nil, err
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return kafka.TopicIDs(ctx, cl, watch, topics...)
+	if r.ids, err = kafka.TopicIDs(ctx, cl, watch, r.m.router.Topics()...); err != nil {
+		return err
+	}
+	if r.tiers == nil {
+		return nil
+	}
+	return r.adopt(ctx, watch, kadm.NewClient(cl))
 }
 
 // run works until ctx ends, and stops in order: no more reads, no more moves,

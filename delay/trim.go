@@ -41,6 +41,9 @@ func (m *Mover) trim(ctx context.Context, adm *kadm.Client) error {
 	for _, l := range m.domain.Lanes {
 		readers[m.router.LaneGroup(l.Name)] = []string{m.router.Lane(l.Name)}
 	}
+	for _, l := range m.lost() {
+		readers[l.Group] = append(readers[l.Group], l.Topic)
+	}
 	var errs []error
 	below := kadm.Offsets{}
 	for group, topics := range readers {

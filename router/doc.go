@@ -26,4 +26,7 @@
 // create or change; [Plan.Apply] does it; [Router.Check] fails unless there is
 // nothing to do. None of them ever deletes, shrinks or re-creates a topic, or
 // touches one that the domain does not name.
+//
+// What the domain no longer names is found by [Router.Leftovers]. Workers and
+// movers go on reading it, and [Leftover.Backlog] says how much is left.
 package router

@@ -24,6 +24,7 @@ const (
 	Grow   Action = "grow"   // partitions
 	Set    Action = "set"    // a setting that differs from the domain
 	Refuse Action = "refuse" // drift that Apply never mends; Reason says why
+	Drain  Action = "drain"  // a leftover that workers and movers still empty; never part of a plan
 )
 
 // Change is one difference between the cluster and the domain.
@@ -38,6 +39,8 @@ type Change struct {
 
 func (c Change) String() string {
 	switch c.Action {
+	case Drain:
+		return fmt.Sprintf("drain  %s has %s records to go: %s", c.Topic, c.From, c.Reason)
 	case Create:
 		return fmt.Sprintf("create %s (%s)", c.Topic, c.To)
 	case Refuse:
@@ -203,11 +206,11 @@ func (p *Plan) compareShape(ctx context.Context, adm *kadm.Client, topic string,
 	case len(d.Partitions) < spec.partitions:
 		c.Action = Grow
 		if spec.group != "" {
-			drained, err := p.r.drained(ctx, adm, spec.group, topic)
+			left, err := backlog(ctx, adm, spec.group, topic)
 			if err != nil {
 				return fmt.Errorf("ax: plan of domain %s: lag of group %s on %s: %w", p.r.domain.Name, spec.group, topic, err)
 			}
-			if !drained {
+			if left > 0 {
 				c.Action, c.Reason = Refuse, "the lane keeps order or a limit by partition and may only grow when it is drained"
 			}
 		}
@@ -224,32 +227,6 @@ func (p *Plan) compareShape(ctx context.Context, adm *kadm.Client, topic string,
 		}
 	}
 	return nil
-}
-
-// drained reports whether the group has committed all that the topic holds.
-func (r *Router) drained(ctx context.Context, adm *kadm.Client, group, topic string) (bool, error) {
-	ends, err := adm.ListEndOffsets(ctx, topic)
-	if err != nil {
-		return false, err
-	}
-	starts, err := adm.ListStartOffsets(ctx, topic)
-	if err != nil {
-		return false, err
-	}
-	commits, err := adm.FetchOffsets(ctx, group)
-	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return false, err
-	}
-	for _, end := range ends.Offsets()[topic] {
-		if start, ok := starts.Lookup(topic, end.Partition); ok && start.Offset == end.At {
-			continue
-		}
-		at, ok := commits.Lookup(topic, end.Partition)
-		if !ok || at.At < end.At {
-			return false, nil
-		}
-	}
-	return true, nil
 }
 
 func (p *Plan) compareConfigs(ctx context.Context, adm *kadm.Client, topics []string) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,8 +30,8 @@ func topicsCommand() *cli.Command {
 				Action:      applyTopics,
 			},
 			{
-				Name: "check", Usage: "fail with exit code 3 unless nothing differs",
-				Description: "Changes nothing." + flagsWin + "\n\nExample:\n   ax topics check --spec orders.yaml --json",
+				Name: "check", Usage: "fail with exit code 3 unless nothing differs and nothing is left to drain",
+				Description: "Changes nothing. A topic that the domain no longer names is drained by workers\nand movers; check fails until it is empty, and then says that it may be deleted." + flagsWin + "\n\nExample:\n   ax topics check --spec orders.yaml --json",
 				Action:      checkTopics,
 			},
 		},
@@ -64,9 +65,10 @@ func planned(ctx context.Context, cmd *cli.Command, fn func(*router.Router, *rou
 
 // topicsResult is what the commands print as JSON.
 type topicsResult struct {
-	Domain  string          `json:"domain"`
-	Changes []router.Change `json:"changes"`
-	Hops    []hops          `json:"hops,omitempty"`
+	Domain    string          `json:"domain"`
+	Changes   []router.Change `json:"changes"`
+	Leftovers []leftover      `json:"leftovers,omitempty"`
+	Hops      []hops          `json:"hops,omitempty"`
 }
 
 func result(r *router.Router, changes []router.Change) topicsResult {
@@ -77,9 +79,13 @@ func result(r *router.Router, changes []router.Change) topicsResult {
 }
 
 func planTopics(ctx context.Context, cmd *cli.Command) error {
-	return planned(ctx, cmd, func(r *router.Router, plan *router.Plan, _ *admin) error {
+	return planned(ctx, cmd, func(r *router.Router, plan *router.Plan, adm *admin) error {
+		left, err := leftovers(ctx, r, adm)
+		if err != nil {
+			return err
+		}
 		out := result(r, plan.Changes)
-		out.Hops = someHops(r)
+		out.Leftovers, out.Hops = left, someHops(r)
 		if done, err := printJSON(cmd, out); done {
 			return err
 		}
@@ -88,6 +94,9 @@ func planTopics(ctx context.Context, cmd *cli.Command) error {
 		}
 		if plan.Empty() {
 			printf(cmd, "nothing to do\n")
+		}
+		for _, l := range left {
+			printf(cmd, "%s\n", l)
 		}
 		printf(cmd, "\ndelay  hops\n")
 		for _, h := range out.Hops {
@@ -118,16 +127,71 @@ func applyTopics(ctx context.Context, cmd *cli.Command) error {
 }
 
 func checkTopics(ctx context.Context, cmd *cli.Command) error {
-	return planned(ctx, cmd, func(r *router.Router, plan *router.Plan, _ *admin) error {
-		if !plan.Empty() {
-			return &driftError{&router.DriftError{Domain: r.Domain().Name, Changes: plan.Changes}}
+	return planned(ctx, cmd, func(r *router.Router, plan *router.Plan, adm *admin) error {
+		left, err := leftovers(ctx, r, adm)
+		if err != nil {
+			return err
 		}
-		if done, err := printJSON(cmd, result(r, nil)); done {
+		changes := plan.Changes
+		for _, l := range left {
+			if l.Records > 0 {
+				changes = append(changes, l.change())
+			}
+		}
+		if len(changes) > 0 {
+			return &driftError{&router.DriftError{Domain: r.Domain().Name, Changes: changes}}
+		}
+		out := result(r, nil)
+		out.Leftovers = left
+		if done, err := printJSON(cmd, out); done {
 			return err
 		}
 		printf(cmd, "domain %s: %d topics match\n", r.Domain().Name, len(r.Topics()))
+		for _, l := range left {
+			printf(cmd, "%s\n", l)
+		}
 		return nil
 	})
+}
+
+// leftover is a topic that the domain no longer names.
+type leftover struct {
+	Topic   string `json:"topic"`
+	Group   string `json:"group"`
+	Records int64  `json:"records"` // that the group has not committed past
+}
+
+// leftovers returns the topics that the domain no longer names, with what is
+// left in them.
+func leftovers(ctx context.Context, r *router.Router, adm *admin) ([]leftover, error) {
+	list, err := r.Leftovers(ctx, adm.Client)
+	if err != nil {
+		return nil, adm.explain(err)
+	}
+	var all []leftover
+	for _, l := range list {
+		n, err := l.Backlog(ctx, adm.Client)
+		if err != nil {
+			return nil, adm.explain(err)
+		}
+		all = append(all, leftover{Topic: l.Topic, Group: l.Group, Records: n})
+	}
+	return all, nil
+}
+
+func (l leftover) change() router.Change {
+	return router.Change{
+		Action: router.Drain, Topic: l.Topic, What: "records", From: strconv.FormatInt(l.Records, 10), To: "0",
+		Reason: "the domain no longer names it, and group " + l.Group + " has not committed past them",
+	}
+}
+
+// String says what is left, or that nothing is.
+func (l leftover) String() string {
+	if l.Records > 0 {
+		return l.change().String()
+	}
+	return fmt.Sprintf("empty  %s is no longer named by the domain; delete it once no process runs by the old file", l.Topic)
 }
 
 // hops is a delay and the tiers it goes through.

@@ -18,6 +18,10 @@ import (
 // process was frozen. While a join is on its way there are no heartbeats and
 // the group waits for its members; then it is enough that the process itself
 // was not frozen.
+//
+// A hook doesn't see what an answer says. The first one after a time too long
+// may say that the member was forgotten, so it takes a second one: by then the
+// client has acted on the first.
 type alive struct {
 	heard func() // called when the member is known again; may be nil
 	began time.Time
@@ -30,6 +34,7 @@ type alive struct {
 	session  time.Duration // 0: the broker decides
 	sent     time.Time     // the last answered heartbeat
 	interval time.Duration // the longest between two of the last ones
+	doubt    bool          // the last answer came after a time too long
 	joining  bool
 	ticked   time.Time // when this process last ran
 	stale    bool      // somebody was told that the member is not known
@@ -61,7 +66,13 @@ func (a *alive) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) 
 		a.joining = false
 	}
 	was := a.stale
+	if beat && e2e.Err() == nil && !a.sent.IsZero() && time.Since(a.sent) > a.patience() && !a.doubt {
+		a.doubt = true
+		a.mu.Unlock()
+		return
+	}
 	if e2e.Err() == nil && key != kmsg.JoinGroup.Int16() {
+		a.doubt = false
 		sent := time.Now().Add(-e2e.DurationE2E())
 		if gap := sent.Sub(a.sent); beat && !a.sent.IsZero() {
 			a.interval = max(gap, a.interval-a.interval/8)
