@@ -33,7 +33,8 @@ test: ## everything: setup, lint, all tests, on a real Kafka too
 	@.ci/stage rig $(MAKE) --no-print-directory rig
 	@.ci/stage real $(MAKE) --no-print-directory real
 	@.ci/stage sabotage internal/soak/sabotage.sh
-	@.ci/stage soak $(MAKE) --no-print-directory soak ARGS="--for 45s --seed 1 --known doubled"
+	@.ci/stage soak-classic $(MAKE) --no-print-directory soak ARGS="--for 3m --seed 18 --scenario workers --protocol classic"
+	@.ci/stage soak-consumer $(MAKE) --no-print-directory soak ARGS="--for 3m --seed 18 --scenario workers --protocol consumer"
 
 .PHONY: unit
 unit: ## the tests that need nothing but Go, the examples among them

@@ -154,7 +154,7 @@ func (g *ground) topic(ctx context.Context, like string) (string, error) {
 	lane, _ := g.router.LaneOf(like)
 	d := g.router.Domain()
 	conf, _ := d.Lane(lane)
-	name := like + ".raw"
+	name := d.Name + ".raw." + lane // a lane of another name would be drained
 	made, err := g.adm.CreateTopic(ctx, int32(conf.Partitions), int16(g.replication), map[string]*string{
 		"retention.ms": kadm.StringPtr("-1"), "min.insync.replicas": kadm.StringPtr(fmt.Sprint(min(g.replication, 2))),
 	}, name)
