@@ -50,9 +50,19 @@ const (
 func (a *alive) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
 	if err == nil && (key == kmsg.JoinGroup.Int16() || key == kmsg.SyncGroup.Int16()) {
 		a.mu.Lock()
-		a.joining, a.ticked = true, time.Now()
+		now := time.Now()
+		a.runs(now)
+		// One that may be forgotten joins as a stranger.
+		a.joining = a.joining || int64(now.Sub(a.began)) <= a.known.Load()
 		a.mu.Unlock()
 	}
+}
+
+// runs notes that the process runs. If it did not for too long, whatever it was
+// joining may have gone on without it. Called with the lock held.
+func (a *alive) runs(now time.Time) {
+	a.joining = a.joining && now.Sub(a.ticked) <= frozen
+	a.ticked = now
 }
 
 // OnBrokerE2E implements kgo.HookBrokerE2E.
@@ -113,7 +123,7 @@ func (a *alive) setSession(d time.Duration) {
 // tick says that the process runs.
 func (a *alive) tick(now time.Time) {
 	a.mu.Lock()
-	a.ticked = now
+	a.runs(now)
 	a.mu.Unlock()
 }
 

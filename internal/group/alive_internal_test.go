@@ -54,3 +54,36 @@ func TestOneAnswerAfterTooLongATimeIsNoSignOfLife(t *testing.T) {
 		require.False(t, a.fresh(time.Now()))
 	})
 }
+
+// While the group waits for its members there are no heartbeats, and what a
+// member holds is still its own; but not if it was frozen meanwhile, or begins
+// to join only after it may have been forgotten.
+func TestAJoinIsASignOfLifeOnlyForWhoWasNotFrozen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, frozenFor := range []time.Duration{0, 10 * time.Second} {
+			a := alive{began: time.Now()}
+			a.setSession(6 * time.Second)
+			join := func() { a.OnBrokerWrite(kgo.BrokerMetadata{}, kmsg.JoinGroup.Int16(), 1, 0, 0, nil) }
+			a.OnBrokerE2E(kgo.BrokerMetadata{}, kmsg.SyncGroup.Int16(), kgo.BrokerE2E{})
+			time.Sleep(time.Second)
+			join()
+			for range 20 {
+				time.Sleep(tickEvery)
+				a.tick(time.Now())
+			}
+			require.True(t, a.fresh(time.Now()), "the join takes long")
+			if frozenFor == 0 {
+				continue
+			}
+			time.Sleep(frozenFor)
+			require.False(t, a.fresh(time.Now()))
+			a.tick(time.Now())
+			require.False(t, a.fresh(time.Now()), "it was frozen during the join")
+			join()
+			require.False(t, a.fresh(time.Now()), "it joins as a stranger")
+			a.OnBrokerE2E(kgo.BrokerMetadata{}, kmsg.SyncGroup.Int16(), kgo.BrokerE2E{})
+			require.True(t, a.fresh(time.Now()))
+		}
+	})
+}
