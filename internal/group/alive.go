@@ -130,7 +130,7 @@ func (a *alive) tick(now time.Time) {
 // forgotten says that a broker does not know the member any more.
 func (a *alive) forgotten() {
 	a.mu.Lock()
-	a.sent, a.joining = time.Time{}, false
+	a.sent, a.joining, a.doubt = a.began.Add(-time.Hour), false, false
 	a.known.Store(-1)
 	a.mu.Unlock()
 }

@@ -50,7 +50,11 @@ func TestOneAnswerAfterTooLongATimeIsNoSignOfLife(t *testing.T) {
 		require.False(t, a.fresh(time.Now()))
 		answer(kmsg.SyncGroup, time.Millisecond)
 		require.True(t, a.fresh(time.Now()))
+		// A commit was the first to learn that the member is forgotten; the
+		// heartbeat that learns it too is answered a moment later.
 		a.forgotten()
+		require.False(t, a.fresh(time.Now()))
+		answer(kmsg.Heartbeat, time.Millisecond)
 		require.False(t, a.fresh(time.Now()))
 	})
 }
