@@ -77,7 +77,8 @@ func (a *alive) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) 
 	}
 	was := a.stale
 	if beat && e2e.Err() == nil && !a.sent.IsZero() && time.Since(a.sent) > a.patience() && !a.doubt {
-		a.doubt = true
+		// One that was sent before that time says nothing at all.
+		a.doubt = e2e.DurationE2E() <= a.patience()
 		a.mu.Unlock()
 		return
 	}

@@ -35,10 +35,8 @@ func TestOneAnswerAfterTooLongATimeIsNoSignOfLife(t *testing.T) {
 		answer(kmsg.Heartbeat, 8*time.Second) // it was sent before the freeze
 		require.False(t, a.fresh(time.Now()))
 		heard = 0
-		answer(kmsg.Heartbeat, 8*time.Second)
-		require.False(t, a.fresh(time.Now()), "what was sent before the freeze says nothing of now")
 		answer(kmsg.Heartbeat, time.Millisecond)
-		require.False(t, a.fresh(time.Now()))
+		require.False(t, a.fresh(time.Now()), "what was sent before the freeze was counted")
 		require.Zero(t, heard)
 		time.Sleep(500 * time.Millisecond)
 		answer(kmsg.Heartbeat, time.Millisecond)
