@@ -31,7 +31,13 @@
 // task that waits longest. The slot runs the task through the pipeline: due?
 // expired? handler known? breaker closed? claim, handler, settle.
 //
-// Settling writes what follows (a retry, a deferral, a dead record) and marks
-// the source record as finished when that is acknowledged. The lowest
-// unfinished offset of each partition is committed.
+// Settling writes what follows (a retry, a deferral, a dead record, follow-up
+// tasks) and marks the source record as finished when that is acknowledged. The
+// lowest unfinished offset of each partition is committed.
+//
+// # Where to start reading
+//
+// lifetime.go is the worker's life; intake.go, gate.go, schedule.go, pipeline.go
+// and settle.go are the way of a task through it; part.go is what is held of one
+// partition, suspect.go what happens to a task that may have killed its process.
 package consumer

@@ -17,6 +17,16 @@
 // and the broker would accept a commit; so the id of the assignment is kept,
 // and a revocation under another one counts as lost.
 //
+// A member that may have been forgotten (no heartbeat was answered for a
+// session) is not [Member.Known], and starts nothing.
+//
+// # Commits
+//
+// Each commit carries metadata (package offset) beside the offset: what is
+// finished above it, notes on what is not, and what the next owner must know if
+// this one dies. life.go tells how a record that kills its process is found by
+// that.
+//
 // # Pausing
 //
 // The reasons to pause form a set, and a partition is read again when the set
