@@ -16,7 +16,7 @@ func TestBenchHelpNamesAllWorks(t *testing.T) {
 	require.Equal(t, 0, got.code)
 	require.Contains(t, got.out, "Example:")
 	names, _ := bench.Works()
-	require.Len(t, names, 7)
+	require.Len(t, names, 8)
 	for _, name := range names {
 		require.Contains(t, got.out, "\n      "+name+" ")
 	}

@@ -83,6 +83,8 @@ func works() []work {
 			Config{For: 10 * time.Second, Workers: 16, Payload: 100, Pairs: 1}, fourLanes, fairness},
 		{"far", "a mover with a backlog due in an hour to thirty days",
 			Config{N: 100_000, Live: 20_000, For: 20 * time.Second, Payload: 100, Pairs: 1}, plain, far},
+		{"idle", "what a worker of four lanes costs that has nothing to do",
+			Config{For: 20 * time.Second, Workers: 32, Payload: 100, Pairs: 1}, fourLanes, idle},
 		{"mixed", "delayed tasks of 50 to 800 ms on many slots; control: a bare timer for each",
 			Config{N: 60_000, Spread: 30 * time.Second, Workers: 2000, Payload: 100, Pairs: 1}, plain, mixed},
 	}

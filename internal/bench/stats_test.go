@@ -238,7 +238,7 @@ func TestConfigNamesEveryFlagAtFault(t *testing.T) {
 		cfg  Config
 		want []string
 	}{
-		{Config{Work: "drian"}, []string{`"drian"`, "drain, latency, delay, priority, fair, far, mixed"}},
+		{Config{Work: "drian"}, []string{`"drian"`, "drain, latency, delay, priority, fair, far, idle, mixed"}},
 		{Config{Work: "drain", N: -1, Pairs: -2, Payload: 7}, []string{"--n: -1", "--pairs: -2", "--payload: 7: want 8 to"}},
 		{Config{Work: "drain", Spread: time.Second, Hops: true}, []string{`--spread: 1s: the work "drain" has no use for it`, "--hops"}},
 		{Config{Work: "fair", N: 5}, []string{"--n: 5"}},

@@ -41,6 +41,7 @@ func TestEveryWorkGivesItsFigures(t *testing.T) {
 			"share_error_points", "worst_wait_ms", "worst_wait_bound_ms", "share_percent_low",
 		}},
 		"far":   {Config{N: 300, Live: 100, For: 300 * time.Millisecond}, []string{"cpu_percent", "late_p99_ms", "early"}},
+		"idle":  {Config{For: 300 * time.Millisecond, Workers: 4}, []string{"cpu_percent", "lanes"}},
 		"mixed": {Config{N: 100, Spread: 300 * time.Millisecond, Workers: 100}, []string{"early", "late_p99_ms", "timer_late_p99_ms"}},
 	} {
 		t.Run(name, func(t *testing.T) {
