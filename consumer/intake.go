@@ -34,7 +34,7 @@ func (w *Worker) take(l *lane, b group.Batch) {
 	now := clock.Now()
 	w.tel.Consumed(context.Background(), l.topic, l.group, len(b.Records))
 	p := w.sched.partOf(l, b.Partition)
-	jobs := make([]*job, 0, len(b.Records))
+	jobs := make([]*job, 0, min(pushTogether, len(b.Records)))
 	var own []job // some at a time, so that one that stays keeps few others in memory
 	id := l.topicID()
 	var decoder ax.Decoder
@@ -72,10 +72,17 @@ func (w *Worker) take(l *lane, b group.Batch) {
 			j.until = t.Due
 			j.detach()
 		}
-		jobs = append(jobs, j)
+		if jobs = append(jobs, j); len(jobs) == pushTogether {
+			w.sched.push(jobs, now)
+			jobs = jobs[:0]
+		}
 	}
 	w.sched.push(jobs, now)
 }
+
+// pushTogether is how many tasks are queued at once: the slots begin while the
+// rest of a large fetch is still being decoded.
+const pushTogether = 256
 
 // recall takes what an earlier owner has noted of a task that waited in place.
 func (w *Worker) recall(j *job) {

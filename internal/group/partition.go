@@ -69,8 +69,6 @@ func (p *Partition) Owned() bool {
 type news struct {
 	backwards bool     // offsets went back: the log was cut
 	skipped   [2]int64 // records from … to that were deleted before they were committed
-	full      bool     // the window is full now
-	holder    int64    // the lowest unfinished offset, if it is
 	commit    bool     // something is finished that has to be committed
 }
 
@@ -115,10 +113,19 @@ func (p *Partition) add(f *kgo.FetchPartition) (todo []*kgo.Record, ts []Ticket,
 	}
 	p.life.read(&p.window)
 	n.commit = p.dirty
-	if n.full = p.isFull(p.member.cfg.MaxUnfinished); n.full {
-		n.holder, _ = p.window.Lowest()
-	}
 	return todo, ts, n
+}
+
+// fills reports whether the window has become full, and of its lowest unfinished
+// offset and how many there are.
+func (p *Partition) fills() (holder int64, unfinished int, yes bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fenced || p.pauses&PauseWindow != 0 || !p.isFull(p.member.cfg.MaxUnfinished) {
+		return 0, 0, false
+	}
+	holder, _ = p.window.Lowest()
+	return holder, p.window.Len(), true
 }
 
 func (p *Partition) isFull(limit int) bool {

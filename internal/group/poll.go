@@ -23,6 +23,7 @@ type Batch struct {
 // that only failed, which it has logged and waited out; it returns an error
 // when the member is closed or ctx has ended.
 func (m *Member) Poll(ctx context.Context, take func(Batch)) error {
+	m.hold()
 	fs := m.kafka.PollFetches(ctx)
 	// After every poll, an empty or failed one too: all of them block.
 	defer m.kafka.AllowRebalance()
@@ -42,9 +43,6 @@ func (m *Member) Poll(ctx context.Context, take func(Batch)) error {
 		}
 		todo, tickets, n := p.add(&f.FetchPartition)
 		m.tell(p, n)
-		if n.full {
-			p.Pause(PauseWindow)
-		}
 		if !p.Ready() {
 			poke(m.urgent)
 		}
@@ -58,6 +56,19 @@ func (m *Member) Poll(ctx context.Context, take func(Batch)) error {
 	return m.pollErrors(ctx, fs)
 }
 
+// hold stops reading partitions whose window is full. That is judged before a
+// poll and not after it: one poll may bring more than a window's bound, which
+// the caller has worked off before it polls again, unless something is stuck.
+func (m *Member) hold() {
+	for _, p := range m.Partitions() {
+		if holder, n, ok := p.fills(); ok {
+			p.Pause(PauseWindow)
+			m.cfg.Log.Warn("a partition is not read on: too much of it waits for what is unfinished", "role", m.cfg.Name,
+				"topic", p.Topic, "partition", p.ID, "offset", holder, "unfinished", n)
+		}
+	}
+}
+
 // tell logs what a fetch brought beside records.
 func (m *Member) tell(p *Partition, n news) {
 	log := m.cfg.Log.With("role", m.cfg.Name, "topic", p.Topic, "partition", p.ID)
@@ -66,9 +77,6 @@ func (m *Member) tell(p *Partition, n news) {
 	}
 	if n.skipped != [2]int64{} {
 		log.Error("records were deleted before they were committed: some may never have been worked", "from", n.skipped[0], "to", n.skipped[1])
-	}
-	if n.full {
-		log.Warn("a partition is not read on: too much of it waits for what is unfinished", "offset", n.holder, "unfinished", p.Unfinished())
 	}
 }
 
