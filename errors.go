@@ -44,6 +44,15 @@ var (
 	// with "ax topics apply".
 	ErrTopicMissing = errors.New("topic does not exist")
 
+	// ErrNotRunning: the worker or mover has not begun to run, or is stopping.
+	ErrNotRunning = errors.New("not running")
+	// ErrNotJoined: some group has not given the worker or mover its
+	// partitions yet.
+	ErrNotJoined = errors.New("not all groups are joined")
+	// ErrStalled: something that should move has not moved for 30 s. The
+	// error's text says what and why.
+	ErrStalled = errors.New("something stands still")
+
 	// ErrMalformed is the class of all records that [Decode] can't read; each
 	// comes as a [*RecordError].
 	ErrMalformed = errors.New("malformed record")

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/internal/clock"
 )
 
@@ -108,41 +109,30 @@ func (t *trouble) told(now time.Time) string {
 	return fmt.Sprintf("the store fails since %s ago, and nothing is started: %v", now.Sub(t.since).Round(time.Second), t.last)
 }
 
-var (
-	// ErrNotRunning: the worker has not begun to run, or is stopping.
-	ErrNotRunning = errors.New("the worker is not running")
-	// ErrNotJoined: some lane's group has not given the worker its partitions
-	// yet.
-	ErrNotJoined = errors.New("not all groups are joined")
-	// ErrStalled: something that should move has not moved for 30 s. The
-	// error's text says what and why.
-	ErrStalled = errors.New("the worker stands still")
-)
-
 // Healthy returns nil while everything moves that should: what it owns and has
 // records is read, commits and publishes are answered, the store answers. A
 // worker that is idle is healthy, and so is one whose slots are all busy. Else
-// it returns an error that matches [ErrStalled] and says why, or [ErrNotRunning].
+// it returns an error that matches ax.ErrStalled and says why, or ax.ErrNotRunning.
 // It doesn't block.
 func (w *Worker) Healthy() error { return w.healthy(w.Status()) }
 
 func (w *Worker) healthy(s Status) error {
 	if !s.Running {
-		return fmt.Errorf("ax: worker of domain %s: %w", w.domain.Name, ErrNotRunning)
+		return fmt.Errorf("ax: worker of domain %s: %w", w.domain.Name, ax.ErrNotRunning)
 	}
 	errs := make([]error, len(s.Problems))
 	for i, p := range s.Problems {
 		errs[i] = errors.New(p)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("ax: worker of domain %s: %w: %w", w.domain.Name, ErrStalled, err)
+		return fmt.Errorf("ax: worker of domain %s: %w: %w", w.domain.Name, ax.ErrStalled, err)
 	}
 	return nil
 }
 
 // Ready returns nil once the worker takes part in all of its groups, while it
 // is healthy; else an error as of [Worker.Healthy], or one that matches
-// [ErrNotJoined].
+// ax.ErrNotJoined.
 func (w *Worker) Ready() error {
 	s := w.Status()
 	if err := w.healthy(s); err != nil {
@@ -150,7 +140,7 @@ func (w *Worker) Ready() error {
 	}
 	for _, l := range s.Lanes {
 		if !l.Joined {
-			return fmt.Errorf("ax: worker of domain %s: lane %s: %w", w.domain.Name, l.Lane, ErrNotJoined)
+			return fmt.Errorf("ax: worker of domain %s: lane %s: %w", w.domain.Name, l.Lane, ax.ErrNotJoined)
 		}
 	}
 	return nil

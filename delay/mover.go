@@ -76,6 +76,8 @@ type Mover struct {
 	router *router.Router
 	tel    *telemetry.Telemetry
 	ran    atomic.Bool
+	// working is set while readers and their clients are there.
+	working atomic.Bool
 
 	readers []*reader
 
@@ -152,6 +154,8 @@ func (m *Mover) Run(ctx context.Context) error {
 		}
 		return fmt.Errorf("ax: mover of domain %s: %w", m.domain.Name, errors.Join(err, left))
 	}
+	m.working.Store(true)
+	defer m.working.Store(false)
 	var wg sync.WaitGroup
 	errs := make([]error, len(m.readers))
 	for i, r := range m.readers {

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -162,10 +164,14 @@ func TestAMoverMovesUntilItIsStopped(t *testing.T) {
 	c, flags := provisioned(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // nothing is waited for
+	require.NoError(t, err)
+	address := l.Addr().String()
+	require.NoError(t, l.Close())
 	var out, log bytes.Buffer
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, append([]string{"ax", "mover", "--trim", "--log-format", "json", "--json"}, flags...), nil, &out, &log)
+		code <- run(ctx, append([]string{"ax", "mover", "--trim", "--health", address, "--log-format", "json", "--json"}, flags...), nil, &out, &log)
 	}()
 	require.Equal(t, 0, call(t, append([]string{"submit", "k", "moved", "--after", "300ms"}, flags...)...).code)
 
@@ -175,6 +181,14 @@ func TestAMoverMovesUntilItIsStopped(t *testing.T) {
 	fs := reader.PollFetches(within)
 	require.NoError(t, fs.Err())
 	require.Equal(t, "moved", string(fs.Records()[0].Value))
+	for _, path := range []string{"/livez", "/readyz"} {
+		req, err := http.NewRequestWithContext(within, http.MethodGet, "http://"+address+path, nil)
+		require.NoError(t, err)
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusOK, resp.StatusCode, path)
+	}
 
 	stop()
 	require.Equal(t, 0, <-code, log.String())
