@@ -28,7 +28,7 @@ func TestFollowUpsAreSentOnlyIfTheirParentSucceeds(t *testing.T) {
 		mux := consumer.NewMux()
 		mux.HandleFunc("parent", func(ctx context.Context, task *ax.Task) error {
 			got.add(task)
-			leaked = ctx
+			leaked = ctx //nolint:fatcontext // what a handler must not do
 			require.NoError(t, consumer.FollowUp(ctx, ax.Task{Kind: "child", Payload: []byte(fmt.Sprint(task.Attempt))}))
 			if task.Attempt < 3 {
 				return ax.RetryAfter(time.Second, errors.New("not yet"))

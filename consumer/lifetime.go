@@ -39,15 +39,6 @@ func (l *lifetime) closeOnce(c chan struct{}) {
 	}
 }
 
-func isClosed(c chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 // abandonAfter is how long handlers may take to return once their contexts
 // have ended.
 const abandonAfter = 5 * time.Second

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -40,9 +41,7 @@ func (w *Worker) open(ctx, tasks context.Context) error {
 	if w.cfg.store != nil {
 		w.leases = newLeases(w.cfg.store, w.cfg.lease, w.log)
 	}
-	for topic, id := range w.leftovers(ctx, slices.Concat(base, w.cfg.kafka)) {
-		ids[topic] = id
-	}
+	maps.Copy(ids, w.leftovers(ctx, slices.Concat(base, w.cfg.kafka)))
 	w.sched = newScheduler(w.cfg.slots, w.lanes)
 	for i, l := range w.lanes {
 		l.member, err = group.New(group.Config{

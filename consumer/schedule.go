@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -413,7 +414,7 @@ func (s *scheduler) drop(l *lane, ps []*group.Partition) {
 	gone := map[*part]bool{}
 	kept := l.parts[:0]
 	for _, p := range l.parts {
-		if !contains(ps, p.Partition) {
+		if !slices.Contains(ps, p.Partition) {
 			kept = append(kept, p)
 			continue
 		}
@@ -433,15 +434,6 @@ func (s *scheduler) drop(l *lane, ps []*group.Partition) {
 	}
 	l.mayPoll()
 	s.signal(s.idle)
-}
-
-func contains(ps []*group.Partition, p *group.Partition) bool {
-	for _, have := range ps {
-		if have == p {
-			return true
-		}
-	}
-	return false
 }
 
 // leave keeps a job that a stop has interrupted, to be handed back.

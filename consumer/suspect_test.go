@@ -3,7 +3,6 @@ package consumer_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -22,11 +21,8 @@ type fleet struct {
 	b        *bench
 	n        int
 	restart  time.Duration
-	kills    int
 	runs     map[string]int // starts by task id
 	done     map[string]int
-	running  map[string]int // suspects and all others, now, by process
-	log      *slog.Logger
 	mux      func(p *fakekafka.Process, mux *consumer.Mux)
 	opts     []consumer.Option
 	stopping bool

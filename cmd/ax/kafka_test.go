@@ -164,7 +164,7 @@ func TestAMoverMovesUntilItIsStopped(t *testing.T) {
 	c, flags := provisioned(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // nothing is waited for
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := l.Addr().String()
 	require.NoError(t, l.Close())
