@@ -51,7 +51,7 @@ rig: ## the tests of the rig, which starts a real Kafka for the others
 .PHONY: real
 real: bin/rig ## the tests against a real Kafka of three nodes
 	exec bin/rig -nodes 3 -- \
-		$(GO) test -C $(CURDIR) -race -tags kafka -count=1 -timeout 15m ./internal/e2e/...
+		$(GO) test -C $(CURDIR) -race -tags kafka -count=1 -parallel 8 -timeout 15m ./internal/e2e/...
 
 .PHONY: soak
 soak: bin/rig ## faults on real processes and brokers, then a judgement: make soak ARGS="--for 2m --seed 7"

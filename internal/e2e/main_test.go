@@ -6,38 +6,28 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"log/slog"
 	"os"
-	"os/exec"
-	"os/signal"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/axtasks/ax"
-	"github.com/axtasks/ax/consumer"
-	"github.com/axtasks/ax/delay"
 	"github.com/axtasks/ax/producer"
 	"github.com/axtasks/ax/router"
 )
 
-const (
-	roleVar   = "AX_E2E_ROLE"
-	domainVar = "AX_E2E_DOMAIN"
-	factsVar  = "AX_E2E_FACTS"
-)
-
 func TestMain(m *testing.M) {
-	if role := os.Getenv(roleVar); role != "" {
-		if err := play(role); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n", role, err)
+	if text := os.Getenv(setupVar); text != "" {
+		if err := play(text); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", text, err)
 			os.Exit(1)
 		}
 		return
@@ -47,97 +37,6 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
-}
-
-// fact is one start of a handler, as the worker process saw it.
-type fact struct {
-	ID      string    `json:"id"`
-	At      time.Time `json:"at"`
-	Due     time.Time `json:"due"`
-	Attempt int       `json:"attempt"`
-	Worker  int       `json:"worker"`
-}
-
-// play is the life of a role's process.
-func play(role string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	var d ax.Domain
-	if err := json.Unmarshal([]byte(os.Getenv(domainVar)), &d); err != nil {
-		return err
-	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	if role == "mover" {
-		m, err := delay.New(d, delay.WithLogger(log))
-		if err != nil {
-			return err
-		}
-		return m.Run(ctx)
-	}
-	facts, err := os.OpenFile(os.Getenv(factsVar), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = facts.Close() }()
-	mux := consumer.NewMux()
-	mux.HandleFunc("job", func(_ context.Context, t *ax.Task) error {
-		line, err := json.Marshal(fact{ID: t.ID, At: time.Now(), Due: t.Due, Attempt: t.Attempt, Worker: os.Getpid()})
-		if err != nil {
-			return err
-		}
-		// One write of a whole line: a killed process leaves no half of one
-		// behind another's.
-		_, err = facts.Write(append(line, '\n'))
-		return err
-	})
-	w, err := consumer.New(d, mux, consumer.WithLogger(log), consumer.WithSlots(slots))
-	if err != nil {
-		return err
-	}
-	return w.Run(ctx)
-}
-
-const slots = 16
-
-// process is a role that runs as a process of its own.
-type process struct {
-	t   *testing.T
-	cmd *exec.Cmd
-	end chan error
-}
-
-func start(t *testing.T, role string, d ax.Domain, facts string) *process {
-	t.Helper()
-	spec, err := json.Marshal(d)
-	require.NoError(t, err)
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), roleVar+"="+role, domainVar+"="+string(spec), factsVar+"="+facts)
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	require.NoError(t, cmd.Start())
-	p := &process{t: t, cmd: cmd, end: make(chan error, 1)}
-	go func() { p.end <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-	})
-	return p
-}
-
-func (p *process) kill() {
-	p.t.Helper()
-	require.NoError(p.t, p.cmd.Process.Kill())
-	require.Error(p.t, <-p.end)
-}
-
-// stop asks the process to end and requires that it does so cleanly.
-func (p *process) stop() {
-	p.t.Helper()
-	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGTERM))
-	select {
-	case err := <-p.end:
-		require.NoError(p.t, err)
-	case <-time.After(time.Minute):
-		p.t.Fatal("the process did not stop within a minute")
-	}
 }
 
 // newDomain returns a domain of its own, with topics, for one test.
@@ -153,11 +52,45 @@ func newDomain(t *testing.T, change func(*ax.Domain)) *router.Router {
 	plan, err := r.Plan(t.Context(), adm)
 	require.NoError(t, err)
 	require.NoError(t, plan.Apply(t.Context(), adm))
+	awaitEverywhere(t, r.Topics())
 	t.Cleanup(func() {
 		_, err := adm.DeleteTopics(context.Background(), r.Topics()...)
 		require.NoError(t, err)
 	})
 	return r
+}
+
+// awaitEverywhere waits until each broker has heard of the topics: where many
+// tests make topics at once, that takes a while.
+func awaitEverywhere(t *testing.T, topics []string) {
+	t.Helper()
+	cl := bare(t)
+	require.NoError(t, cl.Ping(t.Context()))
+	req := kmsg.NewPtrMetadataRequest()
+	for _, topic := range topics {
+		rt := kmsg.NewMetadataRequestTopic()
+		rt.Topic = kmsg.StringPtr(topic)
+		req.Topics = append(req.Topics, rt)
+	}
+	eventually(t, time.Minute, func() (bool, string) {
+		for _, b := range cl.DiscoveredBrokers() {
+			resp, err := req.RequestWith(t.Context(), b)
+			if err != nil {
+				return false, err.Error()
+			}
+			for _, topic := range resp.Topics {
+				if err := kerr.ErrorForCode(topic.ErrorCode); err != nil {
+					return false, fmt.Sprintf("a broker says of %s: %v", *topic.Topic, err)
+				}
+				for _, p := range topic.Partitions {
+					if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+						return false, fmt.Sprintf("a broker says of %s/%d: %v", *topic.Topic, p.Partition, err)
+					}
+				}
+			}
+		}
+		return true, ""
+	})
 }
 
 func bareDomain() ax.Domain {
@@ -173,10 +106,16 @@ func bareDomain() ax.Domain {
 
 func admin(t *testing.T) *kadm.Client {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(os.Getenv("AX_KAFKA"), ",")...), kgo.MetadataMinAge(50*time.Millisecond))
+	return kadm.NewClient(bare(t, kgo.MetadataMinAge(50*time.Millisecond)))
+}
+
+// bare returns a client that knows nothing of ax.
+func bare(t *testing.T, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(strings.Split(os.Getenv("AX_KAFKA"), ",")...)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(cl.Close)
-	return kadm.NewClient(cl)
+	return cl
 }
 
 func client(t *testing.T, d ax.Domain, opts ...producer.Option) *producer.Client {
@@ -185,6 +124,35 @@ func client(t *testing.T, d ax.Domain, opts ...producer.Option) *producer.Client
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close(context.Background())) })
 	return c
+}
+
+// submit writes tasks and returns their receipts.
+func submit(t *testing.T, c *producer.Client, tasks ...ax.Task) []ax.Receipt {
+	t.Helper()
+	receipts := make([]ax.Receipt, len(tasks))
+	for i, r := range c.SubmitMany(t.Context(), tasks) {
+		require.NoError(t, r.Err)
+		receipts[i] = r.Receipt
+	}
+	return receipts
+}
+
+// jobs returns n tasks with the ids prefix-0 and so on.
+func jobs(prefix string, n int) []ax.Task {
+	tasks := make([]ax.Task, n)
+	for i := range tasks {
+		tasks[i] = ax.Task{ID: fmt.Sprintf("%s-%d", prefix, i), Kind: "job"}
+	}
+	return tasks
+}
+
+var heavy sync.Mutex
+
+// load keeps tests apart that load the machine: one at a time, until it ends
+// with its subtests.
+func load(t *testing.T) {
+	heavy.Lock()
+	t.Cleanup(heavy.Unlock)
 }
 
 // eventually waits until ok, and fails with what it says after the limit.

@@ -165,6 +165,7 @@ func TestPlanApplyPlanAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, plan.Changes, len(r.Topics()), "an empty cluster lacks all topics")
 	require.NoError(t, plan.Apply(ctx, adm))
+	awaitEverywhere(t, r.Topics())
 	t.Cleanup(func() { _, _ = adm.DeleteTopics(context.Background(), r.Topics()...) })
 	plan, err = r.Plan(ctx, adm)
 	require.NoError(t, err)
