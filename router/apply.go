@@ -134,25 +134,36 @@ func (p *Plan) apply(ctx context.Context, adm *kadm.Client, c Change) error {
 	return nil
 }
 
-// waitLeaders returns when each partition of the domain's topics has a leader:
-// a topic just created is unknown for a moment, and a producer that comes too
-// soon would fail.
+// waitLeaders returns when each partition of the domain's topics has a leader,
+// as each broker knows: a topic just created is unknown for a moment, to one
+// broker longer than to another, and a producer that comes too soon would fail.
 func (r *Router) waitLeaders(ctx context.Context, adm *kadm.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
+	brokers, err := adm.ListBrokers(ctx)
+	if err != nil {
+		return fmt.Errorf("list brokers: %w", err)
+	}
+	// Asked for this, the client doesn't answer from its memory. It asks one
+	// broker after the other, and a seed after each round.
+	ctx = kadm.WithAuthorizedOps(ctx)
+	rounds := 2 * (len(brokers) + 1)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	for good := 0; good < rounds; {
 		missing, err := r.leaderless(ctx, adm)
 		if err == nil && missing == "" {
-			return nil
+			good++
+			continue
 		}
+		good = 0
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return fmt.Errorf("wait for a leader of %s: %w", missing, errors.Join(context.Cause(ctx), err))
 		}
 	}
+	return nil
 }
 
 // leaderless returns a topic, or partition of one, that has no leader yet.

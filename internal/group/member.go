@@ -38,8 +38,9 @@ type Config struct {
 	// finished before the partition is paused.
 	MaxUnfinished int
 	// Exact also pauses it when a commit could not say any more which of them
-	// are finished, so that a crash repeats only what was at work. Without it
-	// some of what was finished is repeated then.
+	// are finished, so that a crash repeats only what was at work: more, where
+	// one poll brings more than a commit can name. Without it some of what was
+	// finished is repeated then.
 	Exact bool
 	// Quarantine lets records be suspected that were at work when their
 	// process died; see [Partition.Verdict]. Nothing of a partition may start
