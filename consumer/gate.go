@@ -20,6 +20,10 @@ type gate struct {
 
 // hold keeps a job until its instant. Called with the lock held.
 func (s *scheduler) hold(j *job) {
+	if j.part.gone {
+		s.unblock(j)
+		return
+	}
 	l := j.lane()
 	l.held++
 	l.heldBytes += j.size

@@ -17,12 +17,14 @@ import (
 func (w *Worker) intake(ctx context.Context, l *lane) {
 	for {
 		for w.sched.full(l) {
+			l.member.Busy(true)
 			select {
 			case <-l.room:
 			case <-ctx.Done():
 				return
 			}
 		}
+		l.member.Busy(false)
 		if err := l.member.Poll(ctx, func(b group.Batch) { w.take(l, b) }); err != nil {
 			return
 		}

@@ -50,8 +50,8 @@ const abandonAfter = 5 * time.Second
 // such a stop, an error at once when no broker answers, the credentials are
 // refused or a topic is missing, and the joined reasons when the stop did not
 // succeed within its bounds, such as handlers that don't return. It may be
-// called once; it returns an error matching ax.ErrClosed after that, and nil
-// where the worker was told to stop before.
+// called once; it returns an error matching ax.ErrClosed after that, also where
+// the worker was told to stop before it ran.
 func (w *Worker) Run(ctx context.Context) error {
 	l := &w.life
 	l.mu.Lock()
@@ -122,6 +122,8 @@ func (w *Worker) run(ctx context.Context) error {
 	defer cancel()
 	if err := w.pub.Flush(ending); err != nil {
 		errs = append(errs, fmt.Errorf("ax: worker of domain %s: %d publishes without an answer: %w", w.domain.Name, w.pub.Open(), err))
+	} else {
+		w.completing.Wait() // nothing is answered any more, so none is added
 	}
 	w.collect()
 	stopServing()

@@ -13,6 +13,7 @@ type part struct {
 	lane   *lane
 	queues []*queue // the first is that of all kinds without a limit
 
+	gone     bool // it is given up: nothing of it is kept any more
 	running  int
 	settling int // publishes without an answer
 

@@ -178,6 +178,10 @@ func (s *scheduler) poke() {
 
 // enqueue makes a job ready that has its key. Called with the lock held.
 func (s *scheduler) enqueue(j *job, now time.Time) {
+	if j.part.gone {
+		s.unblock(j)
+		return
+	}
 	l := j.lane()
 	if l.buffered == 0 {
 		l.since = now
@@ -241,6 +245,7 @@ func (s *scheduler) pick(now time.Time) *job {
 		l.unbuffer(j)
 		l.since = now
 		if !j.part.Start() {
+			s.unblock(j)
 			continue // the partition is being given up
 		}
 		if j.verdict != group.Free {
@@ -286,12 +291,14 @@ func (s *scheduler) headOf(l *lane, now time.Time) *queue {
 			if best != nil && !j.ready.Before(best.first().ready) {
 				continue
 			}
-			if l.ordered() && j.since.IsZero() && j.keyed && p.Notes() >= maxInPlace {
+			if !s.mayStart(p, j) {
 				continue
 			}
-			if s.mayStart(p, j) {
-				best = q
+			// A suspect is not held up: the others that wait in place wait for it.
+			if l.ordered() && j.since.IsZero() && j.keyed && j.verdict == group.Free && p.Notes()+p.running >= maxInPlace {
+				continue
 			}
+			best = q
 		}
 	}
 	return best
@@ -358,9 +365,17 @@ func (s *scheduler) end(j *job, took time.Duration) {
 	j.part.running--
 	s.fair.End(j.lane().index, j.charge, max(took, least))
 	j.kind.expect += (took - j.kind.expect) / 8
-	if s.alone == j && j.verdict != group.Probe {
+	if j.verdict != group.Probe || j.part.gone {
+		s.unblock(j)
+	}
+}
+
+// unblock lets another suspect run, if the job is the one that keeps the others
+// from it.
+func (s *scheduler) unblock(j *job) {
+	if s.alone == j {
 		s.alone = nil
-		s.signal(1)
+		s.signal(s.idle)
 	}
 }
 
@@ -418,7 +433,7 @@ func (s *scheduler) drop(l *lane, ps []*group.Partition) {
 			kept = append(kept, p)
 			continue
 		}
-		gone[p] = true
+		gone[p], p.gone = true, true
 		for _, q := range p.queues {
 			for !q.empty() {
 				l.unbuffer(q.pop())
@@ -429,8 +444,8 @@ func (s *scheduler) drop(l *lane, ps []*group.Partition) {
 	clear(l.parts[len(kept):])
 	l.parts = kept
 	s.gate.drop(gone)
-	if a := s.alone; a != nil && gone[a.part] && a.verdict == group.Probe {
-		s.alone = nil // it is in the gate no more
+	if a := s.alone; a != nil && gone[a.part] && !slices.ContainsFunc(s.slots, func(sl *slot) bool { return sl.job == a }) {
+		s.alone = nil // it was waiting; one that runs ends first
 	}
 	l.mayPoll()
 	s.signal(s.idle)

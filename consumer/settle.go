@@ -217,6 +217,7 @@ func (w *Worker) deadNow(j *job, reason ax.Reason, cause error, attempts int) {
 	r.Topic = w.router.Dead()
 	refused := func(err error) {
 		w.log.Error("a task can't even enter the dead topic; it stays unfinished", "task", t.ID, "kind", t.Kind, "error", err)
+		j.part.Unmark(j.ticket) // the others of its partition don't wait for it
 		j.part.Abort()
 	}
 	w.send(j, r, func(error) {}, refused)
@@ -269,8 +270,9 @@ func (w *Worker) followUp(j *job, s *settlement) {
 		case lost.Load():
 			w.forget(j)
 		case s.claim != nil:
-			// The store is not asked in the client's goroutine.
-			w.wait(j, clock.Now())
+			// The store is not asked in the client's goroutine, and also when
+			// no slot takes anything more: the run must not be repeated.
+			w.completing.Go(func() { w.complete(j) })
 		default:
 			w.finish(j, "done", s.took)
 		}

@@ -33,6 +33,9 @@ type Worker struct {
 	sched  *scheduler
 	pub    *publish.Publisher
 	leases *leases // nil without a store
+	// completing are the runs that only the store has to hear of, outside of
+	// slots.
+	completing sync.WaitGroup
 }
 
 // New returns a worker for the domain with the mux's handlers. It checks

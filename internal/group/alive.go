@@ -35,7 +35,9 @@ type alive struct {
 	sent     time.Time     // the last answered heartbeat
 	interval time.Duration // the longest between two of the last ones
 	doubt    bool          // the last answer came after a time too long
+	forgot   time.Time     // since when a broker has said that it does not know the member
 	joining  bool
+	joins    time.Time // since when it does
 	ticked   time.Time // when this process last ran
 	stale    bool      // somebody was told that the member is not known
 }
@@ -44,6 +46,10 @@ const (
 	tickEvery = 500 * time.Millisecond
 	// A process that did not run for so long was frozen.
 	frozen = 2 * time.Second
+	// A group waits for its members for no longer than their rebalance timeout.
+	joinsFor = 40 * time.Second
+	// A broker's default session under KIP-848.
+	longSession = 45 * time.Second
 )
 
 // OnBrokerWrite implements kgo.HookBrokerWrite.
@@ -53,7 +59,9 @@ func (a *alive) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.
 		now := time.Now()
 		a.runs(now)
 		// One that may be forgotten joins as a stranger.
-		a.joining = a.joining || int64(now.Sub(a.began)) <= a.known.Load()
+		if !a.joining && int64(now.Sub(a.began)) <= a.known.Load() {
+			a.joining, a.joins = true, now
+		}
 		a.mu.Unlock()
 	}
 }
@@ -61,7 +69,7 @@ func (a *alive) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.
 // runs notes that the process runs. If it did not for too long, whatever it was
 // joining may have gone on without it. Called with the lock held.
 func (a *alive) runs(now time.Time) {
-	a.joining = a.joining && now.Sub(a.ticked) <= frozen
+	a.joining = a.joining && now.Sub(a.ticked) <= frozen && now.Sub(a.joins) <= joinsFor
 	a.ticked = now
 }
 
@@ -72,20 +80,22 @@ func (a *alive) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) 
 		return
 	}
 	a.mu.Lock()
-	if key == kmsg.SyncGroup.Int16() || beat {
+	if key == kmsg.SyncGroup.Int16() || beat || e2e.Err() != nil {
 		a.joining = false
 	}
 	was := a.stale
-	if beat && e2e.Err() == nil && !a.sent.IsZero() && time.Since(a.sent) > a.patience() && !a.doubt {
+	if beat && e2e.Err() == nil && !a.sent.IsZero() && (time.Since(a.sent) > a.patience() || !a.forgot.IsZero()) && !a.doubt {
 		// One that was sent before that time says nothing at all.
 		a.doubt = e2e.DurationE2E() <= a.patience()
 		a.mu.Unlock()
 		return
 	}
 	if e2e.Err() == nil && key != kmsg.JoinGroup.Int16() {
-		a.doubt = false
+		a.doubt, a.forgot = false, time.Time{}
 		sent := time.Now().Add(-e2e.DurationE2E())
-		if gap := sent.Sub(a.sent); beat && !a.sent.IsZero() {
+		// Beats that the client hurries, in a rebalance, say nothing of the
+		// interval.
+		if gap := sent.Sub(a.sent); beat && !a.sent.IsZero() && gap >= 400*time.Millisecond {
 			a.interval = max(gap, a.interval-a.interval/8)
 		}
 		a.sent = sent
@@ -111,7 +121,10 @@ func (a *alive) patience() time.Duration {
 	if a.session > 0 {
 		return a.session
 	}
-	return min(max(3*a.interval, 5*time.Second), 45*time.Second)
+	if a.interval == 0 {
+		return longSession // not told yet
+	}
+	return min(max(3*a.interval, 5*time.Second), longSession)
 }
 
 // setSession sets the session, which the client only tells once it is made.
@@ -131,7 +144,10 @@ func (a *alive) tick(now time.Time) {
 // forgotten says that a broker does not know the member any more.
 func (a *alive) forgotten() {
 	a.mu.Lock()
-	a.sent, a.joining, a.doubt = a.began.Add(-time.Hour), false, false
+	a.joining, a.doubt = false, false
+	if a.forgot.IsZero() {
+		a.forgot = time.Now()
+	}
 	a.known.Store(-1)
 	a.mu.Unlock()
 }
@@ -155,6 +171,9 @@ func (a *alive) fresh(now time.Time) bool {
 func (a *alive) unknownSince() (time.Time, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if !a.forgot.IsZero() {
+		return a.forgot, true
+	}
 	known := a.sent.Add(a.patience())
 	return known, time.Now().After(known) && !a.joining
 }

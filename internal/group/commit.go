@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -19,8 +20,10 @@ func (m *Member) CommitLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	<-timer.C
-	tick := time.NewTicker(tickEvery)
-	defer tick.Stop()
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { m.tickLoop(ctx) })
+	watching.Go(func() { m.lookLoop(ctx) })
 	wait := m.cfg.CommitEvery
 	armed := false
 	for {
@@ -34,17 +37,14 @@ func (m *Member) CommitLoop(ctx context.Context) {
 		case <-m.urgent:
 		case <-timer.C:
 			armed = false
-		case <-tick.C:
-			m.tick(ctx, time.Now())
-			continue
 		case <-ctx.Done():
 			return
 		}
-		m.relieve()
 		within, cancel := context.WithTimeout(ctx, commitTimeout)
 		err := m.Commit(within)
 		cancel()
 		m.commitResult(err, time.Now())
+		m.relieve() // what was finished before the commit woke nobody
 		switch {
 		case err == nil:
 			wait = m.cfg.CommitEvery
@@ -160,8 +160,8 @@ func (m *Member) answered(resp *kmsg.OffsetCommitResponse, open map[where]*Parti
 			delete(open, w)
 		}
 	}
-	if opened && m.cfg.Moved != nil {
-		m.cfg.Moved()
+	if opened {
+		m.moved()
 	}
 	return failed
 }

@@ -12,7 +12,6 @@ import (
 type watch struct {
 	commits  error     // why the last commit failed
 	since    time.Time // the first of the failures in a row
-	looked   time.Time // when the ends of the logs were asked for
 	lookErr  error
 	lookFrom time.Time // the first failure of these in a row
 }
@@ -39,14 +38,31 @@ func (m *Member) commitResult(err error, now time.Time) {
 	}
 }
 
-// tick is called twice a second.
-func (m *Member) tick(ctx context.Context, now time.Time) {
-	m.alive.tick(now)
-	m.mu.Lock()
-	due := now.Sub(m.watch.looked) >= lookEvery
-	m.mu.Unlock()
-	if due {
-		m.look(ctx, now)
+// tickLoop notes that the process runs, until ctx ends. Nothing may hold it up.
+func (m *Member) tickLoop(ctx context.Context) {
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			m.alive.tick(time.Now())
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// lookLoop looks at the ends of quiet logs, until ctx ends.
+func (m *Member) lookLoop(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			m.look(ctx, time.Now())
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
@@ -59,7 +75,7 @@ func (m *Member) look(ctx context.Context, now time.Time) {
 		p.mu.Lock()
 		if now.Sub(p.read) >= lookEvery {
 			quiet[p.Topic] = append(quiet[p.Topic], p)
-			unread = unread || p.from < 0 && p.window.Next() == 0
+			unread = unread || p.window.Next() == 0
 		}
 		p.mu.Unlock()
 	}
@@ -83,7 +99,6 @@ func (m *Member) look(ctx context.Context, now time.Time) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.watch.looked = now
 	if m.watch.lookErr = failed; failed == nil {
 		m.watch.lookFrom = time.Time{}
 	} else if m.watch.lookFrom.IsZero() {
@@ -99,11 +114,13 @@ func (p *Partition) heard(starts, ends kadm.ListedOffsets, now time.Time) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if start, ok := starts.Lookup(p.Topic, p.ID); ok && start.Err == nil && p.from < 0 {
-		p.from = start.Offset
+	if start, ok := starts.Lookup(p.Topic, p.ID); ok && start.Err == nil {
+		p.from = max(p.from, start.Offset)
 	}
-	p.end = max(p.end, end.Offset)
-	if p.behind.IsZero() && p.lag() > 0 {
+	switch p.end = end.Offset; {
+	case p.lag() == 0:
+		p.behind = time.Time{}
+	case p.behind.IsZero() && !p.member.busy.Load():
 		p.behind = now
 	}
 }
@@ -167,7 +184,7 @@ func (p *Partition) stall(now time.Time, bound time.Duration) (Stall, bool) {
 	case p.pauses&PauseWindow != 0:
 		o, _ := p.window.Lowest()
 		s.Since, s.Why = p.full, fmt.Sprintf("%d unfinished records, the first of them at offset %d, hold up what is behind them", p.window.Len(), o)
-	case p.pauses != 0 || p.stopping || p.behind.IsZero():
+	case p.pauses != 0 || p.stopping || p.behind.IsZero() || p.member.busy.Load():
 		return s, false
 	default:
 		s.Since, s.Why = p.behind, fmt.Sprintf("owned and not read, though %d records wait", p.lag())

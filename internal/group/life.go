@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/axtasks/ax/internal/offset"
 )
 
@@ -127,24 +129,33 @@ func (f *life) guilty() bool {
 
 // read is told what was read: a marked record that is no longer in the log
 // can't be waited for.
-func (f *life) read(w *offset.Window) {
-	if o := f.l.Mark.Offset; f.on && f.l.Mark != (offset.Mark{}) && w.Next() > o && !w.Unfinished(o) {
-		f.l.Mark = offset.Mark{}
+func (f *life) read(w *offset.Window, rs []*kgo.Record) {
+	m := &f.l.Mark
+	if !f.on || *m == (offset.Mark{}) || w.Next() <= m.Offset {
+		return
+	}
+	gone := !w.Unfinished(m.Offset)
+	for _, r := range rs {
+		gone = gone || r.Offset == m.Offset && r.LeaderEpoch != m.Epoch
+	}
+	if gone {
+		*m = offset.Mark{}
 	}
 }
 
-// done is told what was finished.
-func (f *life) done(w *offset.Window, o int64) {
+// done is told what was finished. It reports whether that lets others start.
+func (f *life) done(w *offset.Window, o int64) (moved bool) {
 	if !f.alert.Load() {
-		return
+		return false
 	}
 	if f.l.Mark.Offset == o && f.l.Mark != (offset.Mark{}) {
-		f.l.Mark, f.dirty = offset.Mark{}, true
+		f.l.Mark, f.dirty, moved = offset.Mark{}, true, true
 	}
 	if at, _, _ := w.Commit(); at >= f.l.Until {
-		f.l.Until, f.l.TakeOvers, f.l.Cleared, f.dirty = 0, 0, 0, true
+		f.l.Until, f.l.TakeOvers, f.l.Cleared, f.dirty, moved = 0, 0, 0, true, true
 		f.alert.Store(false)
 	}
+	return moved
 }
 
 // cut is told that the log was cut at an offset.
@@ -207,6 +218,11 @@ func (p *Partition) Verdict(t Ticket) Verdict {
 	case !p.current(t) || t.offset >= f.l.Until:
 		return Free
 	case m.Count > 0 && m.Offset != t.offset:
+		if p.window.Next() <= m.Offset {
+			// So much is unfinished before the marked one that it may never be
+			// read while the others wait for it.
+			return Alone
+		}
 		return Behind
 	case m.Count > 0 && f.guilty():
 		return Guilty
@@ -248,9 +264,11 @@ func (p *Partition) Mark(ctx context.Context, t Ticket, state offset.MarkState, 
 		return fmt.Errorf("mark %s/%d@%d: %w", p.Topic, p.ID, t.offset, errFenced)
 	}
 	if err := p.member.commit(ctx, []*Partition{p}, false); err != nil {
+		p.unmarked(t)
 		return fmt.Errorf("mark %s/%d@%d: %w", p.Topic, p.ID, t.offset, err)
 	}
 	if !p.Noted(mark) {
+		p.unmarked(t)
 		return fmt.Errorf("mark %s/%d@%d: %w", p.Topic, p.ID, t.offset, errFenced)
 	}
 	return nil
@@ -264,8 +282,8 @@ func (p *Partition) mark(t Ticket, state offset.MarkState, now time.Time) uint64
 		return 0
 	}
 	m := &p.life.l.Mark
-	if m.Offset != t.offset {
-		*m = offset.Mark{Offset: t.offset}
+	if m.Offset != t.offset || m.Epoch != t.epoch {
+		*m = offset.Mark{Offset: t.offset, Epoch: t.epoch}
 	}
 	if m.State == offset.MarkProbe && state == offset.MarkRun {
 		survived := now.Sub(m.At)
@@ -276,6 +294,16 @@ func (p *Partition) mark(t Ticket, state offset.MarkState, now time.Time) uint64
 	return p.said
 }
 
+// unmarked takes back that a suspect is at work, which could not be committed:
+// it does not start, and must not be counted.
+func (p *Partition) unmarked(t Ticket) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m := &p.life.l.Mark; m.Offset == t.offset && p.current(t) {
+		m.State, p.life.dirty = offset.MarkNone, true
+	}
+}
+
 // Unmark says that the suspect's run is over, and that the process lives.
 func (p *Partition) Unmark(t Ticket) {
 	p.mu.Lock()
@@ -284,6 +312,7 @@ func (p *Partition) Unmark(t Ticket) {
 	}
 	p.mu.Unlock()
 	p.member.wake()
+	p.member.moved()
 }
 
 // Crashed counts a task that ends as crashed. It reports false where there were

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -68,6 +69,7 @@ type Member struct {
 	cfg    Config
 	kafka  *kgo.Client
 	alive  alive
+	busy   atomic.Bool
 	dirty  chan struct{} // holds a token while something may be committed
 	urgent chan struct{} // and while that must not wait
 
@@ -144,6 +146,26 @@ func poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
+	}
+}
+
+// moved tells the owner that something may start that could not.
+func (m *Member) moved() {
+	if m.cfg.Moved != nil {
+		m.cfg.Moved()
+	}
+}
+
+// Busy says whether the owner has no room for more and doesn't poll: what waits
+// then stands still for no fault of the group.
+func (m *Member) Busy(on bool) {
+	if m.busy.Swap(on) == on || on {
+		return
+	}
+	for _, p := range m.Partitions() {
+		p.mu.Lock()
+		p.behind = time.Time{}
+		p.mu.Unlock()
 	}
 }
 

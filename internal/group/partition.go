@@ -41,6 +41,7 @@ type Partition struct {
 	active   int             // started and neither done nor aborted
 	idle     chan struct{}
 	stopping bool // nothing more may start
+	left     bool // its last commit was made: none must open it again
 	fenced   bool // no longer owned
 	pauses   Pause
 
@@ -53,6 +54,7 @@ type Partition struct {
 type Ticket struct {
 	cuts   int // of the log, before it was read
 	offset int64
+	epoch  int32
 }
 
 // Context ends when the partition is lost, with ax.ErrPartitionLost as cause.
@@ -106,12 +108,12 @@ func (p *Partition) add(f *kgo.FetchPartition) (todo []*kgo.Record, ts []Ticket,
 			}
 			continue
 		}
-		ts = append(ts, Ticket{cuts: len(p.cuts), offset: r.Offset})
+		ts = append(ts, Ticket{cuts: len(p.cuts), offset: r.Offset, epoch: r.LeaderEpoch})
 		if own {
 			todo = append(todo, r)
 		}
 	}
-	p.life.read(&p.window)
+	p.life.read(&p.window, rs)
 	n.commit = p.dirty
 	return todo, ts, n
 }
@@ -162,6 +164,7 @@ func (p *Partition) lost(at int64) {
 	defer p.mu.Unlock()
 	if at < p.window.Next() {
 		p.cut(at)
+		p.member.wake()
 	}
 }
 
@@ -192,12 +195,12 @@ func (p *Partition) Start() bool {
 // one after a commit wakes the committer.
 func (p *Partition) Done(t Ticket) {
 	p.mu.Lock()
-	wake := false
+	wake, moved := false, false
 	if !p.fenced && p.current(t) && p.window.Done(t.offset) {
 		if len(p.meta.Notes) > 0 {
 			delete(p.meta.Notes, t.offset)
 		}
-		p.life.done(&p.window, t.offset)
+		moved = p.life.done(&p.window, t.offset)
 		wake = !p.dirty
 		p.dirty = true
 	}
@@ -205,6 +208,9 @@ func (p *Partition) Done(t Ticket) {
 	p.mu.Unlock()
 	if wake {
 		p.member.wake()
+	}
+	if moved {
+		p.member.moved()
 	}
 }
 
@@ -235,6 +241,7 @@ func (p *Partition) Note(t Ticket, n offset.Note) (mark uint64) {
 	if p.meta.Notes == nil {
 		p.meta.Notes = map[int64]offset.Note{}
 	}
+	n.Epoch = t.epoch
 	p.meta.Notes[t.offset] = n
 	p.said++
 	p.dirty = true
@@ -255,7 +262,7 @@ func (p *Partition) NoteOf(t Ticket) (offset.Note, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n, ok := p.meta.Notes[t.offset]
-	return n, ok && p.current(t)
+	return n, ok && n.Epoch == t.epoch && p.current(t)
 }
 
 // Notes returns how many records are noted.
@@ -318,9 +325,10 @@ func (p *Partition) position(leaving bool) (pos position, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o, epoch, any := p.window.Commit()
-	if p.fenced || !any || !p.dirty && !p.life.news(leaving) {
+	if p.fenced || !any || p.left && !leaving || !p.dirty && !p.life.news(leaving) {
 		return position{}, false
 	}
+	p.left = p.left || leaving
 	p.dirty = false
 	if sabotage.CommitEarly && p.window.Len() > 0 {
 		o++

@@ -55,6 +55,9 @@ func (f *Finished) Below(at int64) Finished {
 func (w *Window) finished(earlier Finished) Finished {
 	f := Finished{epoch: w.high}
 	w.eachRun(func(from, to int64) { f.runs = append(f.runs, run{from, to}) })
+	if w.any && w.last > earlier.epoch {
+		return f // epochs never fall in a log: what was above is other records'
+	}
 	for _, r := range earlier.runs {
 		if r.to > w.next {
 			f.runs = append(f.runs, run{max(r.from, w.next), r.to})
@@ -98,7 +101,7 @@ func (f *Finished) append(b []byte, base int64) []byte {
 }
 
 func parseRuns(r *numbers, base int64) (f Finished) {
-	f.epoch = int32(min(r.number(), 1<<31) - 1)
+	f.epoch = r.epoch()
 	for o := base; len(r.b) > 0 && !r.bad; {
 		skip, n := r.number(), r.number()
 		if n == 0 || skip > 1<<62-o || n > 1<<62-o-skip {
@@ -112,7 +115,7 @@ func parseRuns(r *numbers, base int64) (f Finished) {
 }
 
 func parseBitmap(r *numbers, base int64) (f Finished) {
-	f.epoch = int32(min(r.number(), 1<<31) - 1)
+	f.epoch = r.epoch()
 	for i, bits := range r.b {
 		for j := range 8 {
 			if bits&(1<<j) == 0 {

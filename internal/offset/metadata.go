@@ -51,6 +51,7 @@ type Metadata struct {
 
 // Note is what is known of an unfinished record beside what it holds itself.
 type Note struct {
+	Epoch     int32     // of the record: one of another epoch is another record
 	Attempt   int       // which the next start is
 	Deferrals int       // waits that cost no attempt
 	Due       time.Time // before which it must not start again
@@ -83,6 +84,7 @@ type Life struct {
 type Mark struct {
 	State  MarkState
 	Offset int64
+	Epoch  int32         // of the record
 	At     time.Time     // since when it is in this state
 	Age    time.Duration // of the owner's process then
 
@@ -141,6 +143,7 @@ func (m *Metadata) appendNotes(b []byte, base int64) []byte {
 		}
 		n := m.Notes[o]
 		next := binary.AppendUvarint(body, uint64(o-at))
+		next = binary.AppendUvarint(next, uint64(n.Epoch+1))
 		next = binary.AppendUvarint(next, uint64(n.Attempt))
 		next = binary.AppendUvarint(next, uint64(n.Deferrals))
 		next = appendTime(next, n.Since)
@@ -177,7 +180,7 @@ func (l *Life) append(b []byte) []byte {
 		open = 1
 	}
 	body := binary.AppendUvarint(nil, open)
-	for _, n := range []int64{int64(l.TakeOvers), l.Low, l.Until, int64(l.Cleared), int64(l.Crashed), int64(l.Mark.State), l.Mark.Offset, int64(l.Mark.Count)} {
+	for _, n := range []int64{int64(l.TakeOvers), l.Low, l.Until, int64(l.Cleared), int64(l.Crashed), int64(l.Mark.State), l.Mark.Offset, int64(l.Mark.Epoch) + 1, int64(l.Mark.Count)} {
 		body = binary.AppendUvarint(body, uint64(n))
 	}
 	for _, d := range []time.Duration{l.Mark.Age, l.Mark.Ran, l.Mark.Youngest, l.Mark.Probed, l.Mark.Longest} {
@@ -240,7 +243,7 @@ func parseNotes(r *numbers, base int64) map[int64]Note {
 	notes := map[int64]Note{}
 	for o := base; len(r.b) > 0 && !r.bad; {
 		skip := r.number()
-		n := Note{Attempt: r.count(), Deferrals: r.count()}
+		n := Note{Epoch: r.epoch(), Attempt: r.count(), Deferrals: r.count()}
 		since := r.number()
 		n.Since = fromMilli(since)
 		if wait := r.number(); wait > 0 && wait < 1<<42 {
@@ -260,7 +263,7 @@ func parseNotes(r *numbers, base int64) map[int64]Note {
 func parseLife(r *numbers) Life {
 	l := Life{Open: r.number() == 1, TakeOvers: r.count(), Low: r.number(), Until: r.number(), Cleared: r.count(), Crashed: r.count()}
 	m := &l.Mark
-	m.State, m.Offset, m.Count = MarkState(min(r.number(), int64(MarkProbe))), r.number(), r.count()
+	m.State, m.Offset, m.Epoch, m.Count = MarkState(min(r.number(), int64(MarkProbe))), r.number(), r.epoch(), r.count()
 	for _, d := range []*time.Duration{&m.Age, &m.Ran, &m.Youngest, &m.Probed, &m.Longest} {
 		*d = time.Duration(min(r.number(), 1<<42)) * time.Millisecond
 	}
@@ -300,6 +303,9 @@ func (r *numbers) count() int {
 	}
 	return int(n)
 }
+
+// epoch is one up in the text, so that an unknown one is 0.
+func (r *numbers) epoch() int32 { return int32(r.count()) - 1 }
 
 func (r *numbers) bytes(n int64) []byte {
 	if r.bad || n > int64(len(r.b)) {

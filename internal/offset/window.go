@@ -36,6 +36,7 @@ type Window struct {
 	last       int32 // epoch of the highest offset added
 	high       int32 // the highest epoch among finished offsets
 	any        bool  // something was added
+	tail       bool  // blocks after the last one were finished and forgotten
 }
 
 // block is up to 64 neighbouring offsets of one epoch.
@@ -60,9 +61,10 @@ func (w *Window) Add(offset int64, epoch int32) bool {
 	switch n := len(w.blocks); {
 	case n == w.head: // all is finished
 		w.commit, w.epoch = offset, w.last
-		w.blocks, w.head = append(w.blocks[:0], block{base: offset, epoch: epoch, before: w.last}), 0
+		w.blocks, w.head, w.tail = append(w.blocks[:0], block{base: offset, epoch: epoch, before: w.last}), 0, false
 	case epoch != w.blocks[n-1].epoch, offset-w.blocks[n-1].base >= 64:
-		w.blocks = append(w.blocks, block{base: offset, epoch: epoch, before: w.last})
+		w.blocks = append(w.blocks, block{base: offset, epoch: epoch, before: w.last, forgot: w.tail})
+		w.tail = false
 		if w.blocks[n-1].open == 0 {
 			w.pass()
 		}
@@ -109,6 +111,7 @@ func (w *Window) Cut(at int64) {
 	for _, b := range w.blocks[w.head:] {
 		if b.base >= at {
 			w.unfinished -= bits.OnesCount64(b.open)
+			w.tail = w.tail || b.forgot
 			continue
 		}
 		if n := at - b.base; n < 64 {
@@ -265,7 +268,7 @@ func (w *Window) eachRun(f func(from, to int64)) {
 		}
 		some = some || done != 0
 	}
-	if some && w.next > at {
+	if (some || w.tail) && w.next > at {
 		f(at, w.next)
 	}
 }
