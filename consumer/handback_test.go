@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,20 +21,26 @@ func TestHandBackReturnsWhatNeverStartedAndWhatWasInterrupted(t *testing.T) {
 	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
 		b := newBench(t, c, ax.Domain{Lanes: []ax.Lane{{Name: "main", Weight: 1, Partitions: 2, Order: ax.OrderKey}}})
 		var got starts
+		var mu sync.Mutex
 		done := map[string]bool{}
+		end := func(task *ax.Task) {
+			mu.Lock()
+			done[task.ID] = true
+			mu.Unlock()
+		}
 		mux := consumer.NewMux()
 		mux.HandleFunc("job", func(ctx context.Context, task *ax.Task) error {
 			got.add(task)
 			select {
 			case <-time.After(time.Minute):
-				done[task.ID] = true
+				end(task)
 				return nil
 			case <-ctx.Done():
 				require.ErrorIs(t, context.Cause(ctx), ax.ErrShutdown)
 				return ctx.Err()
 			}
 		})
-		mux.HandleFunc("quick", func(_ context.Context, task *ax.Task) error { done[task.ID] = true; return nil })
+		mux.HandleFunc("quick", func(_ context.Context, task *ax.Task) error { end(task); return nil })
 		for i := range 10 {
 			b.submit(ax.Task{ID: fmt.Sprintf("quick-%d", i), Kind: "quick"})
 		}
@@ -51,11 +58,13 @@ func TestHandBackReturnsWhatNeverStartedAndWhatWasInterrupted(t *testing.T) {
 		require.Less(t, time.Since(began), 5*time.Second)
 		require.NoError(t, r.stop(), "Run returns nil for a stop that was asked for")
 		ids := map[string]bool{}
+		mu.Lock()
 		for _, task := range tasks {
 			require.False(t, ids[task.ID], "twice")
 			require.False(t, done[task.ID])
 			ids[task.ID] = true
 		}
+		mu.Unlock()
 		require.Len(t, ids, 20-countDelayed(b))
 		require.Equal(t, []byte{7}, tasks[indexOf(tasks, "job-7")].Payload)
 
@@ -68,6 +77,8 @@ func TestHandBackReturnsWhatNeverStartedAndWhatWasInterrupted(t *testing.T) {
 		b.mover()
 		run(t, newWorker(b, mux, consumer.WithSlots(30)).Run)
 		time.Sleep(15 * time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
 		require.Len(t, done, 30)
 		for _, s := range got.list() {
 			require.Equal(t, 1, s.Attempt, "an interrupted task has spent an attempt")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -114,11 +115,11 @@ func TestAStallShowsWithinABoundAndSaysWhy(t *testing.T) {
 // failing is a store that fails on demand.
 type failing struct {
 	idempotency.Store
-	fails bool
+	fails atomic.Bool
 }
 
 func (f *failing) Claim(ctx context.Context, key string, lease time.Duration) (idempotency.Claim, error) {
-	if f.fails {
+	if f.fails.Load() {
 		return idempotency.Claim{}, errors.New("no connection")
 	}
 	return f.Store.Claim(ctx, key, lease)
@@ -130,13 +131,14 @@ func TestAStoreThatFailsShowsInHealth(t *testing.T) {
 		b := newBench(t, c, ax.Domain{})
 		mux := consumer.NewMux()
 		mux.HandleFunc("job", func(context.Context, *ax.Task) error { return nil })
-		store := &failing{Store: idempotency.NewMemory(), fails: true}
+		store := &failing{Store: idempotency.NewMemory()}
+		store.fails.Store(true)
 		w := newWorker(b, mux, consumer.WithStore(store))
 		run(t, w.Run)
 		b.submit(ax.Task{Kind: "job"})
 		time.Sleep(40 * time.Second)
 		require.ErrorContains(t, w.Healthy(), "no connection")
-		store.fails = false
+		store.fails.Store(false)
 		time.Sleep(2 * time.Second)
 		require.NoError(t, w.Healthy())
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,9 +67,12 @@ func TestATaskBehindAnOpenBreakerIsNotPassedByACommitWhenItsPartitionMoves(t *te
 			t.Parallel()
 			fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
 				b := newBench(t, c, ax.Domain{Lanes: []ax.Lane{{Name: "main", Weight: 1, Partitions: 2, Order: order}}})
+				var mu sync.Mutex
 				down, handled := true, map[string]int{}
 				mux := consumer.NewMux()
 				mux.HandleFunc("calls", func(_ context.Context, task *ax.Task) error {
+					mu.Lock()
+					defer mu.Unlock()
 					if down {
 						return ax.RetryAfter(time.Second, errors.New("connection refused"))
 					}
@@ -86,9 +90,13 @@ func TestATaskBehindAnOpenBreakerIsNotPassedByACommitWhenItsPartitionMoves(t *te
 				time.Sleep(5 * time.Second)
 				require.NoError(t, first.stop())
 				time.Sleep(5 * time.Second)
+				mu.Lock()
 				require.Empty(t, handled)
 				down = false
+				mu.Unlock()
 				time.Sleep(2 * time.Minute)
+				mu.Lock()
+				defer mu.Unlock()
 				require.Len(t, handled, 20)
 				for id, n := range handled {
 					require.Equal(t, 1, n, id)
