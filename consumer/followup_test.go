@@ -181,3 +181,28 @@ func TestAChainOfFollowUpsNeverBranchesWhateverDies(t *testing.T) {
 		require.LessOrEqual(t, twice, 50)
 	})
 }
+
+// The follow-ups are acknowledged only when the worker is stopping already: the
+// store must still hear of the run, or it is repeated.
+func TestARunThatSucceededIsNotRepeatedThoughItsWorkerStops(t *testing.T) {
+	t.Parallel()
+	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
+		b := newBench(t, c, ax.Domain{})
+		store := idempotency.NewMemory()
+		var got starts
+		mux := consumer.NewMux()
+		mux.HandleFunc("parent", func(ctx context.Context, task *ax.Task) error {
+			got.add(task)
+			time.Sleep(3 * time.Second)
+			return consumer.FollowUp(ctx, ax.Task{Kind: "child"})
+		})
+		mux.HandleFunc("child", func(context.Context, *ax.Task) error { return nil })
+		w := begin(t, newWorker(b, mux, consumer.WithStore(store)).Run)
+		b.submit(ax.Task{Kind: "parent"})
+		time.Sleep(time.Second)
+		require.NoError(t, w.stop())
+		run(t, newWorker(b, mux, consumer.WithStore(store)).Run)
+		time.Sleep(5 * time.Minute)
+		require.Len(t, got.list(), 1)
+	})
+}

@@ -143,3 +143,27 @@ func TestAStoreThatFailsShowsInHealth(t *testing.T) {
 		require.NoError(t, w.Healthy())
 	})
 }
+
+// A lane that has no room isn't read, and that is no stall, however long the
+// tasks run that fill it.
+func TestAWorkerThatIsFullIsHealthy(t *testing.T) {
+	t.Parallel()
+	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
+		b := newBench(t, c, ax.Domain{})
+		release := make(chan struct{})
+		mux := consumer.NewMux()
+		mux.HandleFunc("job", func(context.Context, *ax.Task) error { <-release; return nil })
+		w := newWorker(b, mux, consumer.WithSlots(2), consumer.WithBuffer(10, 1<<20), consumer.WithKafka(smallFetches()...))
+		run(t, w.Run)
+		for range 90 {
+			b.submit(ax.Task{Kind: "job", Timeout: time.Hour})
+		}
+		for range 60 {
+			time.Sleep(5 * time.Second)
+			require.NoError(t, w.Healthy())
+		}
+		close(release)
+		time.Sleep(time.Minute)
+		require.NoError(t, w.Healthy())
+	})
+}

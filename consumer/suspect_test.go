@@ -243,3 +243,35 @@ func TestAFleetThatIsKilledOverAndOverBlamesNoTask(t *testing.T) {
 		}
 	})
 }
+
+// Nothing else happens that could wake a slot: when the killer is dead, those
+// behind it must run all the same.
+func TestThoseBehindAKillerRunOnceItIsDead(t *testing.T) {
+	t.Parallel()
+	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
+		b := newBench(t, c, ax.Domain{Lanes: []ax.Lane{{Name: "main", Weight: 1, Partitions: 1}}})
+		b.submit(ax.Task{ID: "killer", Kind: "kill"})
+		for i := range 5 {
+			b.submit(ax.Task{ID: fmt.Sprintf("innocent-%d", i), Kind: "quick"})
+		}
+		f := newFleet(b, 1, func(f *fleet, p *fakekafka.Process, m *consumer.Mux) {
+			m.HandleFunc("kill", func(ctx context.Context, _ *ax.Task) error {
+				p.Kill()
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			m.HandleFunc("quick", func(ctx context.Context, task *ax.Task) error {
+				if err := sleep(ctx, p, time.Second); err != nil {
+					return err
+				}
+				f.finished(task.ID)
+				return nil
+			})
+		}, consumer.WithSlots(2))
+		time.Sleep(20 * time.Minute)
+		require.Len(t, c.Records(t, b.r.Dead()), 1)
+		for i := range 5 {
+			require.Equal(t, 1, f.count(f.done, fmt.Sprintf("innocent-%d", i)))
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,6 +87,55 @@ func TestAJoinIsASignOfLifeOnlyForWhoWasNotFrozen(t *testing.T) {
 			require.False(t, a.fresh(time.Now()), "it joins as a stranger")
 			a.OnBrokerE2E(kgo.BrokerMetadata{}, kmsg.SyncGroup.Int16(), kgo.BrokerE2E{})
 			require.True(t, a.fresh(time.Now()))
+		}
+	})
+}
+
+// The connection died, or the packets vanished, while the member joined: the
+// others went on without it.
+func TestAJoinThatFailsOrTakesTooLongIsNoSignOfLife(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, fails := range []bool{true, false} {
+			a := alive{began: time.Now()}
+			a.setSession(6 * time.Second)
+			a.OnBrokerE2E(kgo.BrokerMetadata{}, kmsg.SyncGroup.Int16(), kgo.BrokerE2E{})
+			time.Sleep(time.Second)
+			a.OnBrokerWrite(kgo.BrokerMetadata{}, kmsg.JoinGroup.Int16(), 1, 0, 0, nil)
+			if fails {
+				a.OnBrokerE2E(kgo.BrokerMetadata{}, kmsg.JoinGroup.Int16(), kgo.BrokerE2E{ReadErr: io.EOF})
+			}
+			for range 120 {
+				time.Sleep(tickEvery)
+				a.tick(time.Now())
+			}
+			require.False(t, a.fresh(time.Now()))
+		}
+	})
+}
+
+// With KIP-848 the broker sets the interval, 5 s by default; a member must be
+// known all the time, also before two beats have shown the interval.
+func TestAMemberOfAConsumerGroupIsKnownBetweenItsBeats(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := alive{began: time.Now()}
+		beat := func() {
+			a.OnBrokerE2E(kgo.BrokerMetadata{}, kmsg.ConsumerGroupHeartbeat.Int16(), kgo.BrokerE2E{ReadWait: time.Millisecond})
+		}
+		beat()
+		for i := range 40 {
+			if i%10 == 5 {
+				for range 12 { // in a rebalance
+					time.Sleep(20 * time.Millisecond)
+					beat()
+				}
+			}
+			for range 50 {
+				time.Sleep(100 * time.Millisecond)
+				require.True(t, a.fresh(time.Now()), "beat %d", i)
+			}
+			beat()
 		}
 	})
 }

@@ -307,3 +307,63 @@ func TestTooManyCrashesAreNoTasksFault(t *testing.T) {
 	require.False(t, p.Crashed(now.Add(59*time.Minute)))
 	require.True(t, p.Crashed(now.Add(61*time.Minute)))
 }
+
+// The log was cut at 60 and went on in a new epoch while nobody looked. What an
+// earlier owner had finished above is gone, and must not be handed on as of the
+// new epoch; nor what it had noted, nor its suspect.
+func TestWhatAnEarlierOwnerKnewEndsWhereANewerEpochBegins(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	first := assign(t, 0, "", now)
+	got, _ := readBy(first, records(5, 0, 110))
+	for o, ticket := range got {
+		if o != 0 && o != 80 {
+			first.Done(ticket)
+		}
+	}
+	first.Note(got[80], offset.Note{Attempt: 9, Since: now})
+	first.mark(got[80], offset.MarkRun, now)
+	at, text := commitOf(t, first, false)
+	second := assign(t, at, text, now)
+	got, _ = readBy(second, records(5, 0, 60))
+	require.Len(t, got, 1)
+	got, _ = readBy(second, records(6, 60, 90))
+	require.Len(t, got, 30)
+	_, noted := second.NoteOf(got[80])
+	require.False(t, noted, "a note of a record that is gone")
+	require.Zero(t, second.Deaths(), "the mark of a record that is gone")
+	for _, ticket := range got {
+		second.Done(ticket)
+	}
+	at, text = commitOf(t, second, true)
+	third := assign(t, at, text, now)
+	got, _ = readBy(third, records(6, 90, 120))
+	require.Len(t, got, 30, "records that nobody ever ran were skipped")
+}
+
+// The marked suspect may be further than can be read while all before it waits.
+func TestNobodyWaitsForASuspectThatIsNotRead(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	p, got := suspected(t, now)
+	p.mark(got[9], offset.MarkRun, now)
+	at, text := commitOf(t, p, false)
+	p = assign(t, at, text, now.Add(10*time.Second))
+	got, _ = readBy(p, records(1, 0, 9))
+	require.Equal(t, Alone, p.Verdict(got[3]))
+	got, _ = readBy(p, records(1, 9, 10))
+	require.Equal(t, Probe, p.Verdict(got[9]))
+}
+
+// A last commit says that the partition was given up alive; one that comes after
+// it must not say the opposite.
+func TestNothingOpensAPartitionAgainThatIsGivenUp(t *testing.T) {
+	t.Parallel()
+	p := assign(t, 0, "", time.Now())
+	got, _ := readBy(p, records(1, 0, 10))
+	commitOf(t, p, false)
+	commitOf(t, p, true)
+	p.Done(got[3])
+	_, ok := p.position(false)
+	require.False(t, ok)
+}
