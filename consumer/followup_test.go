@@ -197,6 +197,7 @@ func TestARunThatSucceededIsNotRepeatedThoughItsWorkerStops(t *testing.T) {
 			return consumer.FollowUp(ctx, ax.Task{Kind: "child"})
 		})
 		mux.HandleFunc("child", func(context.Context, *ax.Task) error { return nil })
+		b.mover()
 		w := begin(t, newWorker(b, mux, consumer.WithStore(store)).Run)
 		b.submit(ax.Task{Kind: "parent"})
 		time.Sleep(time.Second)

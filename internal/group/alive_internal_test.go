@@ -96,7 +96,7 @@ func TestAJoinIsASignOfLifeOnlyForWhoWasNotFrozen(t *testing.T) {
 func TestAJoinThatFailsOrTakesTooLongIsNoSignOfLife(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for _, fails := range []bool{true, false} {
+		for fails, beats := range map[bool]int{true: 30, false: 120} {
 			a := alive{began: time.Now()}
 			a.setSession(6 * time.Second)
 			a.OnBrokerE2E(kgo.BrokerMetadata{}, kmsg.SyncGroup.Int16(), kgo.BrokerE2E{})
@@ -105,7 +105,7 @@ func TestAJoinThatFailsOrTakesTooLongIsNoSignOfLife(t *testing.T) {
 			if fails {
 				a.OnBrokerE2E(kgo.BrokerMetadata{}, kmsg.JoinGroup.Int16(), kgo.BrokerE2E{ReadErr: io.EOF})
 			}
-			for range 120 {
+			for range beats {
 				time.Sleep(tickEvery)
 				a.tick(time.Now())
 			}
