@@ -133,9 +133,11 @@ func TestALaneKeepsOrderByKeyAlsoWhileTasksFail(t *testing.T) {
 			require.Equal(t, []string{"0", "1", "2", "3", "4", "5", "6", "7"}, order[k])
 			require.Less(t, last[k].Sub(got.list()[0].at), 2*time.Second, "other keys keep their pace")
 		}
+		g.mu.Lock()
 		for k, n := range g.most {
 			require.Equal(t, 1, n, "key %q", k)
 		}
+		g.mu.Unlock()
 		require.Len(t, c.Records(t, b.r.Dead()), 1)
 		b.requireCommitted("ordered", 33)
 	})
