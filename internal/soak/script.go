@@ -99,7 +99,7 @@ var scenarios = map[string]scenario{
 	// The mover that stays gets partitions back which it had paused.
 	"pauses":    {faults: map[string]int{faultStop: 1}, slots: []string{"mover-2"}, pause: 3 * time.Second, length: 1500 * time.Millisecond, away: true, nearBuffer: 15},
 	"topics":    {faults: map[string]int{faultLeader: 1, faultReset: 1, faultPartitions: 1}, pause: 8 * time.Second},
-	"publishes": {buffer: someRecords},
+	"publishes": {buffer: someRecords, rate: 1200},
 	"workers":   {crowd: workersCrowd, rate: 150},
 	"shares":    {saturate: true, rate: 600},
 	"evictions": {faults: map[string]int{faultFreeze: 1}, slots: []string{"worker-1", "worker-2", "worker-3"}, pause: 6 * time.Second, length: 9 * time.Second},
