@@ -97,8 +97,7 @@ func (s *scheduler) release(now time.Time) time.Duration {
 		j := s.gate.jobs[0]
 		if wait := j.until.Sub(now); wait > 0 {
 			s.signal(n)
-			// Never longer, so that a wall clock that jumps ahead is noticed.
-			return min(wait, time.Minute)
+			return min(wait, clock.Longest)
 		}
 		heap.Pop(&s.gate.jobs)
 		l := j.lane()
@@ -113,7 +112,7 @@ func (s *scheduler) release(now time.Time) time.Duration {
 		n++
 	}
 	s.signal(n)
-	return time.Minute
+	return clock.Longest
 }
 
 const (

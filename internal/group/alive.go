@@ -7,6 +7,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/axtasks/ax/internal/clock"
 )
 
 // alive tells whether the group still knows the member, as far as the member
@@ -25,7 +27,6 @@ import (
 type alive struct {
 	heard func() // called when the member is known again; may be nil
 	began time.Time
-	skew  time.Duration // of package clock against package time; 0 but in tests
 	// known is until when the member is known by its last heartbeat, in
 	// nanoseconds since began: the whole answer as long as nothing is wrong.
 	known atomic.Int64
@@ -155,7 +156,7 @@ func (a *alive) forgotten() {
 // fresh reports whether the group must still know the member. Where it reports
 // false, heard is called once that has changed.
 func (a *alive) fresh(now time.Time) bool {
-	if int64(now.Sub(a.began)-a.skew) <= a.known.Load() {
+	if int64(now.Sub(a.began)-clock.Skew()) <= a.known.Load() {
 		return true
 	}
 	a.mu.Lock()

@@ -14,7 +14,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/axtasks/ax"
-	"github.com/axtasks/ax/internal/clock"
 	"github.com/axtasks/ax/internal/kafka"
 	"github.com/axtasks/ax/internal/sabotage"
 )
@@ -95,7 +94,6 @@ func New(cfg Config) (*Member, error) {
 	maps.Copy(m.ids, cfg.IDs)
 	m.alive.heard = cfg.Moved
 	m.alive.began = time.Now()
-	m.alive.skew = clock.Now().Sub(m.alive.began).Truncate(time.Millisecond)
 	if cfg.Base == nil {
 		m.cfg.Base = context.Background()
 	}
@@ -251,7 +249,7 @@ func (m *Member) fetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFetc
 				if part.Metadata != nil {
 					text = *part.Metadata
 				}
-				if err := p.fetched(part.Offset, text, time.Now()); err != nil {
+				if err := p.fetched(part.Offset, part.LeaderEpoch, text, time.Now()); err != nil {
 					m.cfg.Log.Warn("commit metadata is ignored: finished tasks above the commit will run again", "role", m.cfg.Name,
 						"group", m.cfg.Group, "topic", name, "partition", part.Partition, "error", err)
 				}
