@@ -46,7 +46,7 @@ func (w *Worker) Status() Status {
 	if !s.Running {
 		return s
 	}
-	now := clock.Now()
+	now := time.Now()
 	w.sched.mu.Lock()
 	s.Busy, s.Settling = w.sched.fair.Running(), len(w.sched.settling)
 	for _, l := range w.lanes {
@@ -69,7 +69,7 @@ func (w *Worker) Status() Status {
 		s.Problems = append(s.Problems, fmt.Sprintf("topic %s: %d records without an answer, the first since %s ago: %v",
 			stall.Topic, stall.Open, time.Since(stall.Since).Round(time.Second), stall.Err))
 	}
-	if p := w.trouble.told(now); p != "" {
+	if p := w.trouble.told(clock.Now()); p != "" {
 		s.Problems = append(s.Problems, p)
 	}
 	return s

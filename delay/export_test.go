@@ -5,9 +5,6 @@ import "time"
 // LookEvery sets how often the mover asks whether leftovers still exist.
 func LookEvery(m *Mover, every time.Duration) { m.lookEvery = every }
 
-// FarHigh is the high-water mark of a far partition's queue.
-const FarHigh = farHigh
-
 // MaxOpen and MaxOpenBytes bound what is on its way to one topic, and NearBytes
 // what is held of one partition of the near tier.
 const (

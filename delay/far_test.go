@@ -31,8 +31,8 @@ func TestAFarBacklogCostsOneQueueAndLeavesOnTimeWhileOtherPartitionsFlow(t *test
 		for i := range 9 {
 			held, paused := delay.Held(m.m, tier.Topic, 0)
 			require.True(t, paused)
-			require.GreaterOrEqual(t, held, delay.FarHigh)
-			require.Less(t, held, 2*delay.FarHigh, "the high-water mark and one poll")
+			require.Positive(t, held)
+			require.Less(t, held, 1000, "what one fetch brings")
 			other := leaving(time.Now(), tasks(fmt.Sprint("other", i), 10, "high", always(time.Now().Add(3*time.Second)))...)
 			b.put(tier.Topic, 1, other...)
 			all = append(all, other...)
@@ -100,7 +100,7 @@ func TestAPausedPartitionThatGoesAndComesBackLeavesWhenDue(t *testing.T) {
 				time.Sleep(away.from)
 				for p := range int32(2) {
 					_, paused := delay.Held(first.m, tier.Topic, p)
-					require.True(t, paused)
+					require.Equal(t, away.from < tier.Wait-2*time.Second, paused)
 				}
 				second := b.mover(smallFetches())
 				time.Sleep(away.to - away.from)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/axtasks/ax"
-	"github.com/axtasks/ax/internal/clock"
 )
 
 // stallAfter is how long something that should move may stand still before the
@@ -22,8 +21,15 @@ func (m *Mover) Healthy() error {
 	if !m.working.Load() {
 		return fmt.Errorf("ax: mover of domain %s: %w", m.domain.Name, ax.ErrNotRunning)
 	}
-	var errs []error
-	now := clock.Now()
+	if err := errors.Join(m.problems()...); err != nil {
+		return fmt.Errorf("ax: mover of domain %s: %w: %w", m.domain.Name, ax.ErrStalled, err)
+	}
+	return nil
+}
+
+// problems returns what stands still that should move.
+func (m *Mover) problems() (errs []error) {
+	now := time.Now()
 	for _, r := range m.readers {
 		for _, s := range r.member.Stalls(now, stallAfter) {
 			where := r.name
@@ -36,12 +42,9 @@ func (m *Mover) Healthy() error {
 			errs = append(errs, fmt.Errorf("%s: topic %s: %d records without an answer, the first since %s ago: %w",
 				r.name, s.Topic, s.Open, time.Since(s.Since).Round(time.Second), orSilent(s.Err)))
 		}
-		errs = append(errs, r.overdue(now)...)
+		errs = append(errs, r.overdue()...)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("ax: mover of domain %s: %w: %w", m.domain.Name, ax.ErrStalled, err)
-	}
-	return nil
+	return errs
 }
 
 var errSilent = errors.New("nothing is heard")
@@ -51,18 +54,6 @@ func orSilent(err error) error {
 		return errSilent
 	}
 	return err
-}
-
-// overdue names the partitions whose first record should have left long ago.
-func (r *reader) overdue(now time.Time) (errs []error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for p, s := range r.parts {
-		if e := s.queue.first(); e != nil && now.Sub(e.leave) > stallAfter {
-			errs = append(errs, fmt.Errorf("%s: %s/%d@%d should have left %s ago", r.name, p.Topic, p.ID, e.order, now.Sub(e.leave).Round(time.Second)))
-		}
-	}
-	return errs
 }
 
 // Ready returns nil once the mover takes part in both of its groups, while it is

@@ -25,8 +25,12 @@ func (r *reader) adopt(ctx context.Context, watch *kafka.Watch, adm *kadm.Client
 			continue // the workers drain it
 		}
 		r.m.cfg.log.Info("a tier that the domain no longer names is drained", "domain", r.m.domain.Name, "topic", l.Topic)
-		r.ids[l.Topic], r.tiers[l.Topic] = l.ID, l.Tier
+		r.ids[l.Topic] = l.ID
 		r.topics = append(r.topics, l.Topic)
+		r.mu.Lock()
+		r.tiers[l.Topic] = l.Tier
+		r.track(l.Topic)
+		r.mu.Unlock()
 	}
 	return nil
 }

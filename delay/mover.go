@@ -80,6 +80,7 @@ type Mover struct {
 	working atomic.Bool
 
 	readers []*reader
+	danger  danger
 
 	lookEvery time.Duration // whether leftovers still exist
 	mu        sync.Mutex
@@ -123,7 +124,10 @@ func New(d ax.Domain, opts ...Option) (*Mover, error) {
 		{m: m, name: "near mover", group: m.router.NearGroup(), topics: []string{m.router.Near()}, fetch: 8 << 20},
 	}
 	for _, r := range m.readers {
-		r.parts, r.loads = map[*group.Partition]*source{}, map[string]*load{}
+		r.parts, r.loads, r.tracks = map[*group.Partition]*source{}, map[string]*load{}, map[string]*track{}
+		for _, topic := range r.topics {
+			r.track(topic)
+		}
 		r.wake = make(chan struct{}, 1)
 	}
 	return m, nil
@@ -156,6 +160,9 @@ func (m *Mover) Run(ctx context.Context) error {
 	}
 	m.working.Store(true)
 	defer m.working.Store(false)
+	for _, r := range m.readers {
+		r.obey() // what was commanded meanwhile
+	}
 	var wg sync.WaitGroup
 	errs := make([]error, len(m.readers))
 	for i, r := range m.readers {
@@ -164,6 +171,7 @@ func (m *Mover) Run(ctx context.Context) error {
 	if len(m.lost()) > 0 {
 		wg.Go(func() { m.lookLoop(ctx, m.readers[0].member.Kafka()) })
 	}
+	wg.Go(func() { m.danger.watch(ctx, m, m.readers[0].member.Kafka()) })
 	if m.cfg.trim {
 		wg.Go(func() { m.trimLoop(ctx, m.readers[0].member.Kafka()) })
 	}
@@ -199,7 +207,7 @@ func (r *reader) open(ctx context.Context) error {
 		Name: r.name, Group: r.group, Protocol: m.domain.Kafka.GroupProtocol, Topics: r.topics, IDs: r.ids, Watch: watch, Log: m.cfg.log,
 		Opts:        slices.Concat(base, []kgo.Opt{kgo.FetchMaxBytes(r.fetch), kgo.FetchMaxPartitionBytes(r.fetch / 8)}, m.cfg.kafka),
 		CommitEvery: m.cfg.commitEvery, RevokeWait: m.cfg.grace, MaxUnfinished: max(100_000, 4*m.domain.Delay.Buffer),
-		Dropped: r.dropped,
+		Assigned: r.assigned, Dropped: r.dropped,
 	})
 	if err != nil {
 		r.pub.Close()

@@ -18,23 +18,28 @@ type source struct {
 	p     *group.Partition
 	tier  *router.Tier // nil in the near tier
 	queue waiting
-	held  int // entries that may leave, whose topic has no room
-	bytes int // of queue and held
+	until time.Time // when the last one in the queue of a far tier may leave
+	held  int       // entries that may leave, whose topic has no room
+	bytes int       // of queue and held
 
 	skew  time.Duration // from the broker's clock to ours
 	timed bool          // skew was measured
+	live  bool          // it is read as it is written
 }
 
 // measure takes in how old the newest record of a poll is by our clock: its
-// wait for us, which is short where we keep up, and the difference of the
-// clocks. The least of late is the measure. One that is too large, after an
-// outage, only lets a false claim last longer, and not by more than maxSkew.
-func (s *source) measure(age time.Duration) {
-	if !s.timed || age < s.skew {
+// wait for us, and the difference of the clocks. The least of late is the
+// measure; only where the partition is read as it is written does a higher age
+// say that the clocks have changed, and not that we are behind. A measure that
+// is too large, after an outage, only lets a false claim last longer, and not by
+// more than maxSkew.
+func (s *source) measure(age time.Duration, live bool) {
+	switch {
+	case !s.timed || age < s.skew:
 		s.skew, s.timed = age, true
-		return
+	case live:
+		s.skew += (age - s.skew) / 4
 	}
-	s.skew += (age - s.skew) / 8
 }
 
 // entry is one record that waits: a task, or what goes to the dead topic.

@@ -2,7 +2,6 @@ package delay
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -14,16 +13,18 @@ import (
 	"github.com/axtasks/ax/internal/group"
 	"github.com/axtasks/ax/internal/kafka"
 	"github.com/axtasks/ax/internal/publish"
-	"github.com/axtasks/ax/internal/telemetry"
 	"github.com/axtasks/ax/router"
 )
 
 const (
-	// A far partition's queue only has to bridge the time that a resumed
-	// partition takes to deliver.
-	farHigh, farLow = 1024, 256
-	farBytes        = 1 << 20
-	nearBytes       = 16 << 20
+	// A far partition is read so far ahead of what leaves, and no further: a
+	// backlog that waits for hours costs what one fetch brings, and a burst
+	// comes in as fast as it goes out. A partition that is read again takes a
+	// fetch to deliver, for which the time must suffice.
+	lookahead = time.Second
+	// They bound what is held of one partition all the same.
+	farBytes  = 4 << 20
+	nearBytes = 16 << 20
 	// They bound what is published to one topic and not acknowledged.
 	maxOpen      = 4096
 	maxOpenBytes = 32 << 20
@@ -45,9 +46,10 @@ type reader struct {
 	pub    *publish.Publisher
 	wake   chan struct{} // something new may leave
 
-	mu    sync.Mutex
-	parts map[*group.Partition]*source
-	loads map[string]*load // by topic
+	mu     sync.Mutex
+	parts  map[*group.Partition]*source
+	loads  map[string]*load  // by topic
+	tracks map[string]*track // by topic
 }
 
 func (r *reader) signal() {
@@ -71,9 +73,15 @@ func (r *reader) take(b group.Batch) {
 		}
 		r.parts[b.Partition] = s
 	}
+	caughtUp := b.Partition.Lag() == 0
 	if last := b.Records[len(b.Records)-1]; brokerTime(last) {
-		s.measure(now.Sub(last.Timestamp))
+		live := s.live && caughtUp
+		s.measure(now.Sub(last.Timestamp), live)
+		if live {
+			r.track(s.p.Topic).clock.measure(last.Timestamp.Sub(now))
+		}
 	}
+	s.live = caughtUp
 	for i, rec := range b.Records {
 		e := &entry{ticket: b.Tickets[i], order: rec.Offset}
 		t, err := ax.Decode(rec, r.ids[rec.Topic])
@@ -95,10 +103,13 @@ func (r *reader) take(b group.Batch) {
 		if e.leave.After(now) {
 			kafka.Detach(t)
 		}
+		if s.queue.Len() == 0 || e.leave.After(s.until) {
+			s.until = e.leave
+		}
 		s.queue.add(e)
 		s.bytes += e.size
 	}
-	r.bound(s)
+	r.bound(s, now)
 	r.mu.Unlock()
 	for _, x := range run {
 		r.send(x, r.m.router.Dead())
@@ -133,19 +144,42 @@ func (r *reader) schedule(s *source, rec *kgo.Record, e *entry, now time.Time) {
 	}
 }
 
-// bound pauses a partition that has enough waiting, and resumes one that has
-// little. Called with the lock held.
-func (r *reader) bound(s *source) {
-	high, low, bytes := r.m.domain.Delay.Buffer, r.m.domain.Delay.Buffer/2, nearBytes
+// bound pauses a partition that was read far enough, or of which enough is
+// held, and resumes it in time. It returns how long that will not change by
+// itself. Called with the lock held.
+func (r *reader) bound(s *source, now time.Time) time.Duration {
+	const ours = group.PauseWait | group.PauseFull | group.PauseTarget
+	was := s.p.Paused()
+	var why group.Pause
+	next := clock.Longest
+	bytes := nearBytes
 	if s.tier != nil {
-		high, low, bytes = farHigh, farLow, farBytes
+		bytes = farBytes
+		// Twice, so that it isn't paused after each fetch of a busy tier.
+		least := lookahead
+		if was&group.PauseWait == 0 {
+			least *= 2
+		}
+		if ahead := s.until.Sub(now); s.queue.Len() > 0 && ahead > least {
+			why, next = group.PauseWait, ahead-lookahead
+		}
 	}
-	switch n := s.queue.Len() + s.held; {
-	case n >= high || s.bytes >= bytes:
-		s.p.Pause(group.PauseWait)
-	case n <= low && s.bytes <= bytes/2:
-		s.p.Resume(group.PauseWait)
+	most := r.m.domain.Delay.Buffer
+	if was&(group.PauseFull|group.PauseTarget) != 0 {
+		most, bytes = most/2, bytes/2
 	}
+	if n := s.queue.Len() + s.held; n > most || s.bytes > bytes {
+		if s.held > n/2 {
+			why |= group.PauseTarget
+		} else {
+			why |= group.PauseFull
+		}
+	}
+	if why != was&ours {
+		s.p.PauseOnly(why, ours)
+		s.live = s.live && why == 0
+	}
+	return next
 }
 
 // dropped forgets partitions that are given up. What was published of them is
@@ -161,171 +195,4 @@ func (r *reader) dropped(ps []*group.Partition) {
 	for _, l := range r.loads {
 		l.held = slices.DeleteFunc(l.held, func(x ready) bool { return gone[x.s] })
 	}
-}
-
-// moveLoop sends on what may leave, and sleeps until the next instant.
-func (r *reader) moveLoop(ctx context.Context) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for ctx.Err() == nil {
-		timer.Reset(r.move(clock.Now()))
-		select {
-		case <-timer.C:
-		case <-r.wake:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// move sends on all that may leave at now, and returns how long nothing more
-// will.
-func (r *reader) move(now time.Time) time.Duration {
-	var run []ready
-	var topics []string
-	place := func(x ready) {
-		if topic, ok := r.place(x, now); ok {
-			run, topics = append(run, x), append(topics, topic)
-		}
-	}
-	// The timer is never set further, so that a wall clock that jumps ahead is
-	// noticed.
-	next := time.Minute
-	r.mu.Lock()
-	for _, l := range r.loads {
-		for len(l.held) > 0 && !l.full() {
-			x := l.held[0]
-			l.held[0] = ready{}
-			l.held = l.held[1:]
-			x.s.held--
-			place(x)
-		}
-	}
-	for _, s := range r.parts {
-		for e := s.queue.first(); e != nil; e = s.queue.first() {
-			if wait := e.leave.Sub(now); wait > 0 {
-				next = min(next, wait)
-				break
-			}
-			place(ready{s, s.queue.remove()})
-		}
-		r.bound(s)
-	}
-	r.mu.Unlock()
-	for i, x := range run {
-		r.send(x, topics[i])
-	}
-	return next
-}
-
-// place chooses the topic to which the entry goes next and starts work on it;
-// where the topic has no room, the entry is held until an answer wakes the
-// loop. Called with the lock held; send must follow.
-func (r *reader) place(x ready, now time.Time) (topic string, ok bool) {
-	topic = r.m.router.Dead()
-	if x.e.dead == nil {
-		at := x.e.at
-		if at.IsZero() {
-			at = now
-		}
-		topic = r.m.router.Next(x.e.task, at, now)
-	}
-	l := r.load(topic)
-	if l.full() {
-		l.held = append(l.held, x)
-		x.s.held++
-		return "", false
-	}
-	x.s.bytes -= x.e.size
-	if !x.s.p.Start() {
-		return "", false // it is being given up
-	}
-	l.n++
-	l.bytes += x.e.size
-	return topic, true
-}
-
-func (r *reader) load(topic string) *load {
-	l := r.loads[topic]
-	if l == nil {
-		l = &load{}
-		r.loads[topic] = l
-	}
-	return l
-}
-
-// answered gives back the room that a record took on its way to the topic.
-func (r *reader) answered(topic string, size int) {
-	r.mu.Lock()
-	l := r.load(topic)
-	l.n--
-	l.bytes -= size
-	wake := len(l.held) > 0 && l.n <= maxOpen/2 && l.bytes <= maxOpenBytes/2
-	r.mu.Unlock()
-	if wake {
-		r.signal()
-	}
-}
-
-// send publishes the entry that was placed.
-func (r *reader) send(x ready, topic string) {
-	if x.e.dead != nil {
-		r.sendDead(x)
-		return
-	}
-	task := x.e.task
-	span := r.m.tel.Hop(context.Background(), task, topic)
-	rec := ax.Encode(task)
-	rec.Topic = topic
-	began := time.Now()
-	r.pub.Publish(publish.Item{Record: rec, Source: x.s.p, Owned: x.s.p.Owned, Done: func(_ *kgo.Record, err error) {
-		class := ""
-		if err != nil {
-			class = "refused"
-		}
-		r.m.tel.Sent(context.Background(), topic, class, time.Since(began))
-		telemetry.End(span, class)
-		r.answered(topic, x.e.size)
-		switch {
-		case err == nil:
-			x.s.p.Done(x.e.ticket)
-		case errors.Is(err, publish.ErrNever):
-			from := task.Source
-			raw := ax.Encode(task)
-			raw.Topic, raw.Partition, raw.Offset, raw.LeaderEpoch = from.Topic, from.Partition, from.Offset, from.Epoch
-			x.e.dead = r.dead(raw, ax.ReasonTooLarge, err, task.Attempt-1)
-			r.mu.Lock()
-			l := r.load(r.m.router.Dead())
-			l.n++
-			l.bytes += x.e.size
-			r.mu.Unlock()
-			r.sendDead(x)
-		default:
-			x.s.p.Abort()
-		}
-	}})
-}
-
-// dead returns the record that enters the dead topic in the place of rec.
-func (r *reader) dead(rec *kgo.Record, why ax.Reason, cause error, attempts int) *kgo.Record {
-	r.m.cfg.log.Error("a record goes to the dead topic", "role", r.name, "reason", string(why), "topic", rec.Topic,
-		"partition", rec.Partition, "offset", rec.Offset, "error", cause)
-	dead := ax.DeadRecord(rec, ax.Death{Reason: why, Error: cause.Error(), At: clock.Now(), Attempt: attempts, TopicID: r.ids[rec.Topic]})
-	dead.Topic = r.m.router.Dead()
-	return dead
-}
-
-func (r *reader) sendDead(x ready) {
-	r.pub.Publish(publish.Item{Record: x.e.dead, Source: x.s.p, Owned: x.s.p.Owned, Done: func(_ *kgo.Record, err error) {
-		r.answered(x.e.dead.Topic, x.e.size)
-		if err == nil {
-			x.s.p.Done(x.e.ticket)
-			return
-		}
-		if errors.Is(err, publish.ErrNever) {
-			// It stays unfinished: nothing is lost, and the window shows it.
-			r.m.cfg.log.Error("a record can't even enter the dead topic", "role", r.name, "topic", x.s.p.Topic,
-				"partition", x.s.p.ID, "offset", x.e.order, "error", err)
-		}
-		x.s.p.Abort()
-	}})
 }

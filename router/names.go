@@ -29,6 +29,12 @@ type Tier struct {
 	Wait  time.Duration // how long a record waits in it
 }
 
+// Name returns what the tier is called: its delay, such as 1h, as in its topic.
+func (t Tier) Name() string { return shortDuration(t.Delay) }
+
+// NearName is what the near tier is called.
+const NearName = "near"
+
 // New returns the router of d. It returns the faults of [ax.Domain.Validate].
 func New(d ax.Domain) (*Router, error) {
 	if err := d.Validate(); err != nil {

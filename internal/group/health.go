@@ -19,6 +19,10 @@ type watch struct {
 const (
 	// After so long without news, the end of a partition is asked for.
 	lookEvery = 10 * time.Second
+	// After so long a commit is made again though nothing has changed: what a
+	// broker has forgotten of it, or an operator has deleted, would let the next
+	// owner begin at the start of the log.
+	commitAgain = 10 * time.Minute
 )
 
 // Stall is something that should move and doesn't.
@@ -73,6 +77,10 @@ func (m *Member) look(ctx context.Context, now time.Time) {
 	unread := false // where reading begins is not known of some
 	for _, p := range m.Partitions() {
 		p.mu.Lock()
+		if !p.took.IsZero() && now.Sub(p.took) >= commitAgain && !p.stale {
+			p.stale = true
+			m.wake()
+		}
 		if now.Sub(p.read) >= lookEvery {
 			quiet[p.Topic] = append(quiet[p.Topic], p)
 			unread = unread || p.window.Next() == 0
@@ -131,6 +139,14 @@ func (p *Partition) lag() int64 {
 		return max(p.end-next, 0)
 	}
 	return 0
+}
+
+// Lag returns how many records of the partition are not read yet, as far as it
+// is known.
+func (p *Partition) Lag() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lag()
 }
 
 // Joined reports whether the member was given its partitions, none perhaps.

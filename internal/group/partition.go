@@ -30,9 +30,11 @@ type Partition struct {
 	mu       sync.Mutex
 	window   offset.Window
 	meta     offset.Metadata // what an earlier owner has finished, and what the next must know
-	base     int64           // the commit at assignment, -1 if there was none
+	base     int64           // the commit at assignment, -1 if there was none, or something was read since
+	found    position        // that commit
 	cuts     []int64         // where the log was cut
 	dirty    bool            // there is news to commit
+	stale    bool            // the last commit is so old that it is made again
 	from     int64           // where reading began, -1 if that is not known
 	end      int64           // of the log, as far as it is known
 	read     time.Time       // when something was last read
@@ -44,6 +46,7 @@ type Partition struct {
 	left     bool // its last commit was made: none must open it again
 	fenced   bool // no longer owned
 	pauses   Pause
+	took     time.Time // when a broker last took a commit, or told of one
 
 	life life
 	said uint64 // counts changes of notes and marks
@@ -170,11 +173,12 @@ func (p *Partition) lost(at int64) {
 
 // fetched takes in what the last commit of the partition says. It fails for
 // metadata that is not ours, which is ignored.
-func (p *Partition) fetched(at int64, text string, now time.Time) error {
+func (p *Partition) fetched(at int64, epoch int32, text string, now time.Time) error {
 	m, err := offset.Parse(text, p.topicID, at)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.base, p.from, p.meta = at, at, m
+	p.base, p.from, p.meta, p.took = at, at, m, now
+	p.found = position{at: kgo.EpochOffset{Epoch: epoch, Offset: at}, metadata: text}
 	p.life.takeOver(m.Life, at, m.Finished, now, p.member.alive.lasts())
 	return err
 }
@@ -325,11 +329,15 @@ func (p *Partition) position(leaving bool) (pos position, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o, epoch, any := p.window.Commit()
-	if p.fenced || !any || p.left && !leaving || !p.dirty && !p.life.news(leaving) {
+	if !any && p.stale && p.base >= 0 && !p.fenced {
+		p.stale = false // nothing was read: what was committed stands
+		return p.found, true
+	}
+	if p.fenced || !any || p.left && !leaving || !p.dirty && !p.stale && !p.life.news(leaving) {
 		return position{}, false
 	}
 	p.left = p.left || leaving
-	p.dirty = false
+	p.dirty, p.stale = false, false
 	if sabotage.CommitEarly && p.window.Len() > 0 {
 		o++
 	}
@@ -344,7 +352,7 @@ func (p *Partition) position(leaving bool) (pos position, ok bool) {
 func (p *Partition) committed(pos position) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.kept = max(p.kept, pos.said)
+	p.kept, p.took = max(p.kept, pos.said), time.Now()
 	if pos.opens {
 		p.life.ready.Store(true)
 	}
@@ -354,7 +362,7 @@ func (p *Partition) committed(pos position) {
 func (p *Partition) failed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.dirty = true
+	p.dirty, p.stale = true, p.base >= 0
 	p.member.wake()
 }
 

@@ -23,7 +23,7 @@ func assign(t *testing.T, at int64, text string, now time.Time) *Partition {
 	_, cancel := context.WithCancelCause(t.Context())
 	p := &Partition{Topic: "t", member: m, cancel: cancel, topicID: topicID, base: -1, from: -1, life: life{on: true}}
 	if at >= 0 {
-		require.NoError(t, p.fetched(at, text, now))
+		require.NoError(t, p.fetched(at, -1, text, now))
 	}
 	return p
 }

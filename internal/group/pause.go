@@ -6,11 +6,25 @@ import "time"
 type Pause uint8
 
 const (
-	PauseWait    Pause = 1 << iota // the head may not leave yet
+	PauseWait    Pause = 1 << iota // what was read may not leave yet
+	PauseFull                      // as much as may be was read and waits
+	PauseTarget                    // what may leave has no room where it goes to
 	PauseWindow                    // too much waits for what is unfinished
 	PauseKeys                      // too much waits for the keys at work
 	PauseCommand                   // an operator asked for it
 )
+
+var pauseNames = []string{"wait", "full", "target", "window", "keys", "command"}
+
+// Names returns the reasons as words.
+func (p Pause) Names() (names []string) {
+	for i, name := range pauseNames {
+		if p&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
 
 // Pause adds a reason not to read the partition.
 func (p *Partition) Pause(why Pause) {
@@ -26,6 +40,20 @@ func (p *Partition) Pause(why Pause) {
 		p.full = time.Now()
 	}
 	p.pauses |= why
+}
+
+// PauseOnly pauses the partition for the reasons why, out of those in of, and
+// takes away the others in of.
+func (p *Partition) PauseOnly(why, of Pause) {
+	p.mu.Lock()
+	now := p.pauses & of
+	p.mu.Unlock()
+	if add := why &^ now; add != 0 {
+		p.Pause(add)
+	}
+	if gone := now &^ why; gone != 0 {
+		p.Resume(gone)
+	}
 }
 
 // Resume takes a reason away; with the last one the partition is read again.
