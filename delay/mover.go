@@ -163,6 +163,12 @@ func (m *Mover) Run(ctx context.Context) error {
 	for _, r := range m.readers {
 		r.obey() // what was commanded meanwhile
 	}
+	unwatch, err := m.tel.WatchMover(m.measure)
+	if err != nil {
+		m.cfg.log.Error("no metrics of the tiers", "error", err)
+	} else {
+		defer func() { _ = unwatch() }()
+	}
 	var wg sync.WaitGroup
 	errs := make([]error, len(m.readers))
 	for i, r := range m.readers {

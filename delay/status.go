@@ -9,6 +9,7 @@ import (
 
 	"github.com/axtasks/ax/internal/clock"
 	"github.com/axtasks/ax/internal/group"
+	"github.com/axtasks/ax/internal/telemetry"
 	"github.com/axtasks/ax/router"
 )
 
@@ -71,6 +72,21 @@ func (m *Mover) Status() Status {
 	}
 	s.Warnings = append(m.danger.list(), clocks(s.Tiers, m.domain.Delay.Window)...)
 	return s
+}
+
+// measure returns what the metrics tell.
+func (m *Mover) measure() telemetry.Mover {
+	out := telemetry.Mover{Endangered: len(m.danger.list())}
+	now := clock.Now()
+	for _, r := range m.readers {
+		for _, t := range r.status() {
+			out.Tiers = append(out.Tiers, telemetry.Tier{
+				Topic: t.Topic, Depth: t.Depth, Next: t.Next.Sub(now), Any: !t.Next.IsZero(),
+				Moved: t.Moved, Paused: t.Pauses, Clock: t.Clock, Timed: t.Timed,
+			})
+		}
+	}
+	return out
 }
 
 // clocks returns a warning for each tier whose broker's clock is off by so much

@@ -168,10 +168,14 @@ func TestAMoverMovesUntilItIsStopped(t *testing.T) {
 	require.NoError(t, err)
 	address := l.Addr().String()
 	require.NoError(t, l.Close())
+	l, err = net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	admin := l.Addr().String()
+	require.NoError(t, l.Close())
 	var out, log bytes.Buffer
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, append([]string{"ax", "mover", "--trim", "--health", address, "--log-format", "json", "--json"}, flags...), nil, &out, &log)
+		code <- run(ctx, append([]string{"ax", "mover", "--trim", "--health", address, "--admin", admin, "--log-format", "json", "--json"}, flags...), nil, &out, &log)
 	}()
 	require.Equal(t, 0, call(t, append([]string{"submit", "k", "moved", "--after", "300ms"}, flags...)...).code)
 
@@ -181,8 +185,8 @@ func TestAMoverMovesUntilItIsStopped(t *testing.T) {
 	fs := reader.PollFetches(within)
 	require.NoError(t, fs.Err())
 	require.Equal(t, "moved", string(fs.Records()[0].Value))
-	for _, path := range []string{"/livez", "/readyz"} {
-		req, err := http.NewRequestWithContext(within, http.MethodGet, "http://"+address+path, nil)
+	for _, path := range []string{address + "/livez", address + "/readyz", admin + "/status"} {
+		req, err := http.NewRequestWithContext(within, http.MethodGet, "http://"+path, nil)
 		require.NoError(t, err)
 		resp, err := http.DefaultClient.Do(req)
 		require.NoError(t, err)

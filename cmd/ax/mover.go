@@ -25,6 +25,7 @@ Example:
    ax mover --trim --spec orders.yaml --log-format json`,
 		Flags: append(append(domainFlags(),
 			&cli.StringFlag{Name: "health", Usage: "serve /livez and /readyz on this `ADDRESS`, such as :8081"},
+			&cli.StringFlag{Name: "admin", Usage: "serve GET /status, POST /tiers/TIER/pause and /resume on this `ADDRESS`, such as localhost:8082; whoever reaches it may pause tiers"},
 			&cli.BoolFlag{Name: "trim", Usage: "also delete what all groups of the domain are done with"},
 		), logFlags("info")...),
 		Action: runMover,
@@ -51,12 +52,17 @@ func runMover(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	if address := cmd.String("health"); address != "" {
-		stop, err := serveHealth(ctx, address, m, log)
-		if err != nil {
-			return err
+	health := http.NewServeMux()
+	health.Handle("/livez", consumer.HealthHandler(m.Healthy))
+	health.Handle("/readyz", consumer.HealthHandler(m.Ready))
+	for name, handler := range map[string]http.Handler{"health": health, "admin": m.Handler()} {
+		if address := cmd.String(name); address != "" {
+			stop, err := serve(ctx, name, address, handler, log)
+			if err != nil {
+				return err
+			}
+			defer stop()
 		}
-		defer stop()
 	}
 	began := time.Now()
 	log.Info("mover starts", "domain", d.Name, "brokers", d.Kafka.Brokers, "trim", cmd.Bool("trim"), "version", version())
@@ -68,26 +74,22 @@ func runMover(ctx context.Context, cmd *cli.Command) error {
 	return err
 }
 
-// serveHealth answers for the mover until the function that it returns is
-// called.
-func serveHealth(ctx context.Context, address string, m *delay.Mover, log *slog.Logger) (stop func(), err error) {
+// serve answers by HTTP until the function that it returns is called.
+func serve(ctx context.Context, name, address string, handler http.Handler, log *slog.Logger) (stop func(), err error) {
 	var listen net.ListenConfig
 	l, err := listen.Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("health: %w", err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/livez", consumer.HealthHandler(m.Healthy))
-	mux.Handle("/readyz", consumer.HealthHandler(m.Ready))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("health is no longer served", "error", err)
+			log.Error(name+" is no longer served", "error", err)
 		}
 	}()
-	log.Info("health is served", "address", l.Addr().String())
+	log.Info(name+" is served", "address", l.Addr().String())
 	return func() {
 		_ = server.Close()
 		<-done

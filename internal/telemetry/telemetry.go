@@ -33,6 +33,7 @@ type Config struct {
 // Telemetry is safe for concurrent use.
 type Telemetry struct {
 	tracer trace.Tracer
+	meter  metric.Meter
 	prop   propagation.TextMapPropagator
 
 	sent      metric.Int64Counter
@@ -75,7 +76,8 @@ func New(c Config) (*Telemetry, error) {
 		tracer: c.Tracer.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL)),
 		prop:   c.Propagator,
 	}
-	m := c.Meter.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL))
+	t.meter = c.Meter.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL))
+	m := t.meter
 	var err error
 	counter := func(to *metric.Int64Counter, name, unit, desc string) {
 		if err == nil {
