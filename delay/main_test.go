@@ -42,8 +42,17 @@ type arrival struct {
 	at    time.Time
 }
 
-// newBench makes a domain of two lanes. What d leaves open is small.
+// newBench makes a domain of two lanes, which it reads. What d leaves open is
+// small.
 func newBench(t *testing.T, c *fakekafka.Cluster, d ax.Delay) *bench {
+	t.Helper()
+	b := silent(t, c, d)
+	b.listen()
+	return b
+}
+
+// silent is newBench without a reader of the lanes.
+func silent(t *testing.T, c *fakekafka.Cluster, d ax.Delay) *bench {
 	t.Helper()
 	if d.NearPartitions == 0 {
 		d.NearPartitions = 1
@@ -64,7 +73,6 @@ func newBench(t *testing.T, c *fakekafka.Cluster, d ax.Delay) *bench {
 			kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MetadataMaxAge(time.Hour)),
 		log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
-	b.listen()
 	return b
 }
 

@@ -51,6 +51,9 @@ func (r *reader) move(now time.Time) time.Duration {
 	for _, s := range r.parts {
 		t := r.track(s.p.Topic)
 		for e := s.queue.first(); e != nil && !t.paused; e = s.queue.first() {
+			if s.tier != nil {
+				r.bind(s, e)
+			}
 			if wait := e.leave.Sub(now); wait > 0 {
 				next = min(next, wait)
 				break

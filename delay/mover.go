@@ -81,6 +81,7 @@ type Mover struct {
 
 	readers []*reader
 	danger  danger
+	skews   skews
 
 	lookEvery time.Duration // whether leftovers still exist
 	mu        sync.Mutex

@@ -22,24 +22,8 @@ type source struct {
 	held  int       // entries that may leave, whose topic has no room
 	bytes int       // of queue and held
 
-	skew  time.Duration // from the broker's clock to ours
-	timed bool          // skew was measured
-	live  bool          // it is read as it is written
-}
-
-// measure takes in how old the newest record of a poll is by our clock: its
-// wait for us, and the difference of the clocks. The least of late is the
-// measure; only where the partition is read as it is written does a higher age
-// say that the clocks have changed, and not that we are behind. A measure that
-// is too large, after an outage, only lets a false claim last longer, and not by
-// more than maxSkew.
-func (s *source) measure(age time.Duration, live bool) {
-	switch {
-	case !s.timed || age < s.skew:
-		s.skew, s.timed = age, true
-	case live:
-		s.skew += (age - s.skew) / 4
-	}
+	skew *skew // of its broker
+	live bool  // it is read as it is written
 }
 
 // entry is one record that waits: a task, or what goes to the dead topic.
@@ -51,6 +35,9 @@ type entry struct {
 	at     time.Time // the nominal instant of leave; zero: the clock's
 	order  int64     // of the log
 	size   int
+
+	appended time.Time // to its far tier
+	stamped  bool      // by the broker's clock
 }
 
 // ready is an entry that may leave.

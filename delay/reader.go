@@ -22,14 +22,14 @@ const (
 	// comes in as fast as it goes out. A partition that is read again takes a
 	// fetch to deliver, for which the time must suffice.
 	lookahead = time.Second
+	// Of so many it is read on in any case.
+	farFew = 256
 	// They bound what is held of one partition all the same.
 	farBytes  = 4 << 20
 	nearBytes = 16 << 20
 	// They bound what is published to one topic and not acknowledged.
 	maxOpen      = 4096
 	maxOpenBytes = 32 << 20
-	// maxSkew is how far a broker's clock may be behind.
-	maxSkew = 10 * time.Minute
 )
 
 // reader moves the records of the far tiers, or of the near tier.
@@ -63,6 +63,8 @@ func (r *reader) signal() {
 func (r *reader) take(b group.Batch) {
 	now := clock.Now()
 	r.m.tel.Consumed(context.Background(), b.Partition.Topic, r.group, len(b.Records))
+	leader, _, _ := r.member.Kafka().PartitionLeader(b.Partition.Topic, b.Partition.ID) // without an error it is known
+	skew := r.m.skews.of(leader)
 	var run []ready
 	r.mu.Lock()
 	s := r.parts[b.Partition]
@@ -73,13 +75,10 @@ func (r *reader) take(b group.Batch) {
 		}
 		r.parts[b.Partition] = s
 	}
+	s.skew = skew
 	caughtUp := b.Partition.Lag() == 0
 	if last := b.Records[len(b.Records)-1]; brokerTime(last) {
-		live := s.live && caughtUp
-		s.measure(now.Sub(last.Timestamp), live)
-		if live {
-			r.track(s.p.Topic).clock.measure(last.Timestamp.Sub(now))
-		}
+		skew.measure(now.Sub(last.Timestamp), s.live && caughtUp)
 	}
 	s.live = caughtUp
 	for i, rec := range b.Records {
@@ -128,17 +127,23 @@ func (r *reader) schedule(s *source, rec *kgo.Record, e *entry, now time.Time) {
 		}
 		return
 	}
-	appended := now
-	if brokerTime(rec) {
-		appended = rec.Timestamp
-		if !t.Leave.IsZero() {
-			// A broker whose clock is behind by more than the wait would
-			// bound every claim into the past, and the task would go round
-			// in this tier as fast as the broker can.
-			appended = appended.Add(min(s.skew, maxSkew))
-		}
+	e.appended, e.stamped = now, brokerTime(rec)
+	if e.stamped {
+		e.appended = rec.Timestamp
 	}
-	e.leave, e.at = r.m.router.LeaveAt(*s.tier, t.Leave, appended), t.Leave
+	r.bind(s, e)
+}
+
+// bind sets when an entry may leave its far tier, by what is known now of its
+// broker's clock. One that is behind by more than the wait would bound every
+// claim into the past, and the task would go round in this tier as fast as the
+// broker can; one that is ahead would keep it longer.
+func (r *reader) bind(s *source, e *entry) {
+	appended := e.appended
+	if e.stamped {
+		appended = s.skew.ours(appended)
+	}
+	e.leave, e.at = r.m.router.LeaveAt(*s.tier, e.task.Leave, appended), e.task.Leave
 	if e.at.IsZero() {
 		e.at = e.leave
 	}
@@ -160,7 +165,7 @@ func (r *reader) bound(s *source, now time.Time) time.Duration {
 		if was&group.PauseWait == 0 {
 			least *= 2
 		}
-		if ahead := s.until.Sub(now); s.queue.Len() > 0 && ahead > least {
+		if ahead := s.until.Sub(now); s.queue.Len() >= farFew && ahead > least {
 			why, next = group.PauseWait, ahead-lookahead
 		}
 	}

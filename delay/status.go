@@ -48,9 +48,9 @@ type TierStatus struct {
 	// goes to has no room), "window" and "command".
 	Paused bool           `json:"paused"`
 	Pauses map[string]int `json:"pauses,omitempty"`
-	// Clock is how far the broker's clock is ahead of the mover's, where Timed
-	// says that it was measured: to some milliseconds, and only while records
-	// are read as they are written.
+	// Clock is how far a broker's clock is ahead of the mover's, that of the
+	// partition where it is most, where Timed says that it was measured: to some
+	// milliseconds, and only while records are read as they are written.
 	Clock time.Duration `json:"clock"`
 	Timed bool          `json:"timed"`
 }
@@ -112,7 +112,7 @@ func (r *reader) status() []TierStatus {
 	for topic, t := range r.tracks {
 		tiers[topic] = &TierStatus{
 			Tier: t.name, Topic: topic, Joined: joined, Moved: t.moved, Rate: t.rateAt(now),
-			Paused: t.paused, Clock: t.clock.ahead, Timed: t.clock.known,
+			Paused: t.paused,
 		}
 	}
 	for _, s := range r.parts {
@@ -120,6 +120,9 @@ func (r *reader) status() []TierStatus {
 		t.Held += s.queue.Len() + s.held
 		if e := s.queue.first(); e != nil && (t.Next.IsZero() || e.leave.Before(t.Next)) {
 			t.Next = e.leave
+		}
+		if ahead, ok := s.skew.ahead(); ok && (!t.Timed || ahead.Abs() > t.Clock.Abs()) {
+			t.Clock, t.Timed = ahead, true
 		}
 	}
 	r.mu.Unlock()

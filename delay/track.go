@@ -9,7 +9,6 @@ import (
 type track struct {
 	name   string
 	paused bool // by command
-	clock  offset
 
 	moved int64
 	rate  float64 // a second, as of last
@@ -32,21 +31,4 @@ func (t *track) rateAt(now time.Time) float64 {
 		return 0
 	}
 	return t.rate * math.Exp(-now.Sub(t.last).Seconds()/rateOver.Seconds())
-}
-
-// offset is how far a broker's clock is ahead of ours, measured by how old a
-// record is when it comes, where it was waited for: the broker's clock is ahead
-// by that less, or more exactly by that and the time that the record took. So
-// the largest of late is the measure.
-type offset struct {
-	ahead time.Duration
-	known bool
-}
-
-func (o *offset) measure(ahead time.Duration) {
-	if !o.known || ahead > o.ahead {
-		o.ahead, o.known = ahead, true
-		return
-	}
-	o.ahead += (ahead - o.ahead) / 8
 }

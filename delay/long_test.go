@@ -1,0 +1,246 @@
+package delay_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/axtasks/ax"
+	"github.com/axtasks/ax/consumer"
+	"github.com/axtasks/ax/internal/clock"
+	"github.com/axtasks/ax/internal/fakekafka"
+)
+
+// runs is a handler that notes when tasks start.
+type runs struct {
+	t      *testing.T
+	starts chan *ax.Task
+}
+
+func (r runs) HandleTask(_ context.Context, task *ax.Task) error {
+	if now := clock.Now(); now.Before(task.Due) {
+		r.t.Errorf("task %s starts %s early", task.ID, task.Due.Sub(now))
+	}
+	r.starts <- task
+	return nil
+}
+
+// worker runs tasks until the test ends.
+func (b *bench) worker(opts ...kgo.Opt) runs {
+	b.t.Helper()
+	r := runs{b.t, make(chan *ax.Task, 10_000)}
+	mux := consumer.NewMux()
+	mux.Handle("job", r)
+	w, err := consumer.New(b.domain, mux, consumer.WithKafka(append(b.c.Opts(), opts...)...), consumer.WithLogger(b.log))
+	require.NoError(b.t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	b.t.Cleanup(func() { stop(); require.NoError(b.t, <-done) })
+	return r
+}
+
+// More than a year, a day a hop. There is a mover for some seconds of each day
+// only, another one each time, and it comes at the last moment: neither the
+// little that makes records late nor the tenth by which they leave early may add
+// up.
+func TestAWaitOf400DaysTakesItsHopsOnPaperAndIsOnTime(t *testing.T) {
+	t.Parallel()
+	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
+		const day, days = 24 * time.Hour, 400
+		b := silent(t, c, ax.Delay{})
+		var all []*ax.Task
+		began := time.Now()
+		want := map[string]int64{}
+		for i, less := range []time.Duration{0, time.Millisecond, 100 * time.Second, 299 * time.Second} {
+			wait := days*day - less
+			task := tasks(fmt.Sprint("t", i), 1, "low", always(began.Add(wait)))[0]
+			b.put(b.r.Next(task, began, began), 0, task)
+			for _, topic := range b.r.Hops(wait) {
+				want[topic]++
+			}
+			all = append(all, task)
+		}
+		b.raw.Close() // its idle housekeeping would take most of the year
+		tier := b.r.Tiers()[len(b.r.Tiers())-1]
+		for i := 1; i < days; i++ {
+			leave := began.Add(time.Duration(i) * tier.Wait)
+			time.Sleep(time.Until(leave.Add(-time.Second + time.Duration(i%4)*300*time.Millisecond)))
+			m := b.mover()
+			time.Sleep(2 * time.Second)
+			require.NoError(t, m.stop())
+		}
+		// Waits of whole days are short of as many windows, which are spent in
+		// shorter tiers.
+		time.Sleep(time.Until(began.Add(days*tier.Wait - time.Second)))
+		b.listen()
+		b.mover()
+		time.Sleep(8 * time.Minute)
+		for topic, n := range want {
+			require.Equal(t, n, b.count(topic), topic)
+		}
+		b.requireOnTime(0, all...)
+	})
+}
+
+// A wall clock that jumps ahead makes due what it passes, within the time after
+// which each timer looks; one that jumps back makes tasks wait for it again.
+// Nothing is early by it, nothing stands still and nothing goes round. It can't
+// run beside other tests: all of this process have the same clock.
+func TestAWallClockThatJumpsMakesNothingEarlyStuckOrCircle(t *testing.T) {
+	for name, jumps := range map[string][]time.Duration{
+		"ahead":          {time.Hour},
+		"back":           {-time.Hour},
+		"ahead and back": {5 * time.Minute, 0},
+		"back and ahead": {-5 * time.Minute, 0},
+		"to and fro":     {time.Hour, -time.Hour, 90 * time.Second, -2 * time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer clock.Shift(0)
+			fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
+				b := newBench(t, c, ax.Delay{Tiers: []time.Duration{5 * time.Second, 30 * time.Second, 5 * time.Minute}})
+				b.mover()
+				got := b.worker()
+				time.Sleep(2 * time.Second)
+				began := time.Now()
+				var all []*ax.Task
+				for i := range 30 {
+					wait := time.Duration(i+1) * 11 * time.Second
+					task := tasks(fmt.Sprint("t", i), 1, "low", always(began.Add(wait)))[0]
+					b.put(b.r.Next(task, began, began), 0, task)
+					all = append(all, task)
+				}
+				time.Sleep(20 * time.Second)
+				left := map[string]*ax.Task{}
+				for _, task := range all {
+					left[task.ID] = task
+				}
+				started := func() {
+					for len(got.starts) > 0 {
+						task := <-got.starts
+						require.Contains(t, left, task.ID, "it ran twice")
+						delete(left, task.ID)
+					}
+				}
+				for _, to := range jumps {
+					clock.Shift(to)
+					// A far hop, the near tier and the worker's gate look one
+					// after the other.
+					time.Sleep(3*clock.Longest + time.Second)
+					started()
+					for id, task := range left {
+						require.Greater(t, task.Due.Sub(clock.Now()), -3*clock.Longest, "task %s is overdue", id)
+					}
+				}
+				time.Sleep(max(-jumps[len(jumps)-1], 0) + 6*time.Minute)
+				started()
+				require.Empty(t, left)
+				var writes int64
+				for _, topic := range b.r.Topics() {
+					writes += b.count(topic)
+				}
+				// Each jump may send on what waits once more, into whatever
+				// tiers its wait takes then.
+				require.Less(t, writes, int64(len(all)*(8+4*len(jumps))), "tasks go round")
+			})
+		})
+	}
+}
+
+// A deploy restarts all at once. What is due meanwhile doesn't wait for any
+// turn of theirs.
+func TestAHundredMoversThatRestartAtOnceMoveTheFirstDueTaskAtOnce(t *testing.T) {
+	t.Parallel()
+	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
+		b := newBench(t, c, ax.Delay{Tiers: []time.Duration{5 * time.Second}, NearPartitions: 4})
+		const n = 100
+		ms := make([]*running, n)
+		for i := range ms {
+			ms[i] = b.mover()
+		}
+		time.Sleep(20 * time.Second)
+		for _, m := range ms {
+			m.cancel()
+		}
+		var all []*ax.Task
+		for p := range int32(4) {
+			some := tasks(fmt.Sprint("p", p), 20, "low", always(time.Now().Add(time.Second)))
+			b.put(b.r.Near(), p, some...)
+			all = append(all, some...)
+		}
+		for _, m := range ms {
+			require.NoError(t, m.stop())
+		}
+		for i := range ms {
+			ms[i] = b.mover()
+		}
+		time.Sleep(20 * time.Second)
+		b.requireOnTime(5*time.Second, all...)
+	})
+}
+
+// Each quarter of an hour another mover comes and one goes, for six hours: a
+// wait is not copied by that, and members don't drop out.
+func TestAWaitOfHoursWithAnotherMoverEachQuarterIsMovedOnce(t *testing.T) {
+	t.Parallel()
+	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
+		b := newBench(t, c, ax.Delay{Tiers: []time.Duration{5 * time.Second, time.Hour, 6 * time.Hour}, Partitions: 3, NearPartitions: 3})
+		tier, began := b.r.Tiers()[2], time.Now()
+		var all []*ax.Task
+		for p := range int32(3) {
+			some := leaving(began.Add(tier.Wait), tasks(fmt.Sprint("p", p), 100, "low", always(began.Add(6*time.Hour)))...)
+			b.put(tier.Topic, p, some...)
+			all = append(all, some...)
+		}
+		ms := []*running{b.mover(patient()), b.mover(patient())}
+		for range 23 {
+			time.Sleep(15 * time.Minute)
+			ms = append(ms, b.mover(patient()))
+			require.NoError(t, ms[0].stop())
+			ms = ms[1:]
+		}
+		require.Empty(t, b.arrived())
+		time.Sleep(30 * time.Minute)
+		b.requireOnTime(2*time.Minute, all...) // waits of patient fetches
+		require.EqualValues(t, len(all), b.count(b.r.Near()))
+	})
+}
+
+// Five movers share a tier while members change all the time.
+func TestDueTasksAreSharedAndEachIsMovedOnce(t *testing.T) {
+	t.Parallel()
+	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
+		b := newBench(t, c, ax.Delay{Tiers: []time.Duration{5 * time.Second}, NearPartitions: 10})
+		var ms []*running
+		for range 5 {
+			ms = append(ms, b.mover())
+		}
+		time.Sleep(5 * time.Second)
+		var all []*ax.Task
+		for i := range 40 {
+			for p := range int32(10) {
+				some := tasks(fmt.Sprint(i, "-", p), 10, "low", always(time.Now().Add(time.Second)))
+				b.put(b.r.Near(), p, some...)
+				all = append(all, some...)
+			}
+			if i%4 == 0 {
+				require.NoError(t, ms[0].stop())
+				ms = append(ms[1:], b.mover())
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+		moved := 0
+		for _, m := range ms {
+			if tier(t, m.m.Status(), "near").Moved > 0 {
+				moved++
+			}
+		}
+		require.Greater(t, moved, 2)
+		time.Sleep(10 * time.Second)
+		b.requireOnTime(3*time.Second, all...)
+	})
+}
