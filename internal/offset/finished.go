@@ -132,3 +132,11 @@ func parseBitmap(r *numbers, base int64) (f Finished) {
 	r.b = nil
 	return f
 }
+
+// Len returns how many offsets the set holds.
+func (f *Finished) Len() (n int64) {
+	for _, r := range f.runs {
+		n += r.to - r.from
+	}
+	return n
+}
