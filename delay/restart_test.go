@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -151,4 +152,62 @@ func TestMoversThatComeAndGoAtRandomLoseNothing(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A broker forgets what a group has committed that long ago, and an operator
+// may delete it. A mover that has nothing to move says again where it stands, so
+// that the next one doesn't begin at the log's start.
+func TestThePositionOfATierThatIsIdleIsCommittedAgain(t *testing.T) {
+	t.Parallel()
+	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
+		b := newBench(t, c, ax.Delay{})
+		near, began := b.r.Near(), time.Now()
+		last := tasks("last", 1, "low", always(began.Add(4*time.Second)))
+		b.put(near, 0, append(last, tasks("soon", 50, "low", always(began.Add(time.Second)))...)...)
+		first := b.mover()
+		time.Sleep(2 * time.Second)
+		require.NoError(t, first.stop())
+		second := b.mover()
+		time.Sleep(10 * time.Second)
+		require.NoError(t, second.stop())
+
+		var mu sync.Mutex
+		var commits []string
+		c.Kfake().ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			c.Kfake().KeepControl()
+			mu.Lock()
+			defer mu.Unlock()
+			for _, topic := range req.(*kmsg.OffsetCommitRequest).Topics {
+				for _, p := range topic.Partitions {
+					commits = append(commits, fmt.Sprint(p.Offset, *p.Metadata))
+				}
+			}
+			return nil, nil, false
+		})
+		heard := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			all := commits
+			commits = nil
+			return all
+		}
+		third := b.mover()
+		time.Sleep(9 * time.Minute)
+		require.Empty(t, heard())
+		time.Sleep(22 * time.Minute)
+		require.Equal(t, []string{"51", "51", "51"}, heard(), "nothing was read, and it is committed again")
+		require.NoError(t, third.stop())
+
+		// The same with something finished above the commit, and after a read.
+		wait := tasks("wait", 1, "low", always(time.Now().Add(time.Hour)))
+		b.put(near, 0, append(wait, tasks("more", 20, "low", always(time.Now().Add(time.Second)))...)...)
+		fourth := b.mover()
+		require.NoError(t, fourth.m.Pause("5s"))
+		time.Sleep(5 * time.Second)
+		before := heard()
+		time.Sleep(11 * time.Minute)
+		again := heard()
+		require.Equal(t, before[len(before)-1:], again)
+		require.NoError(t, fourth.stop())
+	})
 }
