@@ -13,12 +13,21 @@ import (
 	"github.com/axtasks/ax/internal/telemetry"
 )
 
-// moveLoop sends on what may leave, and sleeps until the next instant.
+// moveLoop sends on what may leave, and sleeps until the next instant. It moves
+// what leaves within the gap together: one request for each record costs more
+// than all else.
 func (r *reader) moveLoop(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		timer.Reset(r.move(clock.Now()))
+		next := r.move(clock.Now())
+		timer.Reset(r.gap)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		timer.Reset(next - r.gap)
 		select {
 		case <-timer.C:
 		case <-r.wake:
@@ -58,7 +67,11 @@ func (r *reader) move(now time.Time) time.Duration {
 				next = min(next, wait)
 				break
 			}
-			place(ready{s, s.queue.remove()})
+			if s.queue.remove(); r.unpack(s, e) {
+				place(ready{s, e})
+			} else {
+				s.bytes -= e.size
+			}
 		}
 		next = min(next, r.bound(s, now))
 	}
@@ -75,9 +88,11 @@ func (r *reader) move(now time.Time) time.Duration {
 func (r *reader) place(x ready, now time.Time) (topic string, ok bool) {
 	topic = r.m.router.Dead()
 	if x.e.dead == nil {
-		at := x.e.at
-		if at.IsZero() {
-			at = now
+		at := now
+		if x.s.tier != nil {
+			if at = x.e.claim; at.IsZero() {
+				at = x.e.leave
+			}
 		}
 		topic = r.m.router.Next(x.e.task, at, now)
 	}

@@ -121,8 +121,8 @@ func New(d ax.Domain, opts ...Option) (*Mover, error) {
 	m.readers = []*reader{
 		// A far tier is read a queue's length ahead of the clock, and what a
 		// fetch brings beyond that is dropped and fetched again.
-		{m: m, name: "far mover", group: m.router.FarGroup(), topics: topics, tiers: far, fetch: 1 << 20},
-		{m: m, name: "near mover", group: m.router.NearGroup(), topics: []string{m.router.Near()}, fetch: 8 << 20},
+		{m: m, name: "far mover", group: m.router.FarGroup(), topics: topics, tiers: far, fetch: 1 << 20, each: 32 << 10, gap: farGap},
+		{m: m, name: "near mover", group: m.router.NearGroup(), topics: []string{m.router.Near()}, fetch: 8 << 20, each: 1 << 20, gap: max(m.domain.Delay.Lead, 0) / 10},
 	}
 	for _, r := range m.readers {
 		r.parts, r.loads, r.tracks = map[*group.Partition]*source{}, map[string]*load{}, map[string]*track{}
@@ -212,7 +212,7 @@ func (r *reader) open(ctx context.Context) error {
 	}
 	r.member, err = group.New(group.Config{
 		Name: r.name, Group: r.group, Protocol: m.domain.Kafka.GroupProtocol, Topics: r.topics, IDs: r.ids, Watch: watch, Log: m.cfg.log,
-		Opts:        slices.Concat(base, []kgo.Opt{kgo.FetchMaxBytes(r.fetch), kgo.FetchMaxPartitionBytes(r.fetch / 8)}, m.cfg.kafka),
+		Opts:        slices.Concat(base, []kgo.Opt{kgo.FetchMaxBytes(r.fetch), kgo.FetchMaxPartitionBytes(r.each)}, m.cfg.kafka),
 		CommitEvery: m.cfg.commitEvery, RevokeWait: m.cfg.grace, MaxUnfinished: max(100_000, 4*m.domain.Delay.Buffer),
 		Assigned: r.assigned, Dropped: r.dropped,
 	})

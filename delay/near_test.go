@@ -32,7 +32,9 @@ func TestTheNearTierLeavesInDueOrderWhateverTheOrderOfTheLog(t *testing.T) {
 		b.requireOnTime(0, all...)
 		require.True(t, slices.IsSortedFunc(b.arrived(), func(a, b arrival) int { return cmp.Compare(a.at.UnixNano(), b.at.UnixNano()) }))
 		for _, a := range b.arrived() {
-			require.Equal(t, a.Due.Add(-b.lead).UTC(), a.at.UTC(), "a task leaves its lead before it is due")
+			// A tenth of the lead is for moving some together.
+			late := a.at.Sub(a.Due.Add(-b.lead))
+			require.True(t, late >= 0 && late <= b.lead/10, "a task leaves %s after its lead before it is due", late)
 		}
 		require.NoError(t, m.stop())
 		require.EqualValues(t, 2000, b.committed(b.r.Near(), 0))

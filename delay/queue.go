@@ -28,16 +28,19 @@ type source struct {
 
 // entry is one record that waits: a task, or what goes to the dead topic.
 type entry struct {
-	task   *ax.Task
+	task   *ax.Task // nil while it is packed
+	packed []byte
 	dead   *kgo.Record // nil for a task
 	ticket group.Ticket
 	leave  time.Time
-	at     time.Time // the nominal instant of leave; zero: the clock's
-	order  int64     // of the log
+	order  int64 // of the log
 	size   int
 
-	appended time.Time // to its far tier
-	stamped  bool      // by the broker's clock
+	// Of a far tier.
+	claim    time.Time // the nominal instant of leave; zero: the tier's wait
+	appended time.Time
+	epoch    int32
+	stamped  bool // appended is by the broker's clock
 }
 
 // ready is an entry that may leave.
@@ -121,6 +124,9 @@ func detach(r *kgo.Record) {
 		r.Headers[i].Value = bytes.Clone(r.Headers[i].Value)
 	}
 }
+
+// packedSize is what an entry takes beside what is packed.
+const packedSize = 256
 
 func sizeOf(t *ax.Task) int {
 	n := 512 + len(t.Payload) + len(t.Key)

@@ -1,6 +1,7 @@
 package delay
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"sync"
@@ -22,6 +23,9 @@ const (
 	// comes in as fast as it goes out. A partition that is read again takes a
 	// fetch to deliver, for which the time must suffice.
 	lookahead = time.Second
+	// A hop that leaves a far tier so much later is as good, and the near tier
+	// has a tenth of its lead for that.
+	farGap = 5 * time.Millisecond
 	// Of so many it is read on in any case.
 	farFew = 256
 	// They bound what is held of one partition all the same.
@@ -39,12 +43,15 @@ type reader struct {
 	group  string
 	topics []string
 	fetch  int32                  // bytes of one fetch
+	each   int32                  // of them, of one partition
 	tiers  map[string]router.Tier // of the far tiers; nil in the near tier
 	ids    map[string][16]byte
 
-	member *group.Member
-	pub    *publish.Publisher
-	wake   chan struct{} // something new may leave
+	member  *group.Member
+	pub     *publish.Publisher
+	wake    chan struct{} // something new may leave
+	gap     time.Duration // between two moves, at least
+	scratch []byte        // of the goroutine that polls
 
 	mu     sync.Mutex
 	parts  map[*group.Partition]*source
@@ -99,7 +106,12 @@ func (r *reader) take(b group.Batch) {
 		}
 		e.task, e.size = t, sizeOf(t)
 		r.schedule(s, rec, e, now)
-		if e.leave.After(now) {
+		switch wait := e.leave.Sub(now); {
+		case s.tier != nil && wait > lookahead:
+			r.scratch = pack(r.scratch[:0], rec)
+			e.task, e.packed = nil, bytes.Clone(r.scratch)
+			e.size = packedSize + len(e.packed)
+		case wait > 0:
 			kafka.Detach(t)
 		}
 		if s.queue.Len() == 0 || e.leave.After(s.until) {
@@ -127,6 +139,7 @@ func (r *reader) schedule(s *source, rec *kgo.Record, e *entry, now time.Time) {
 		}
 		return
 	}
+	e.claim, e.epoch = t.Leave, rec.LeaderEpoch
 	e.appended, e.stamped = now, brokerTime(rec)
 	if e.stamped {
 		e.appended = rec.Timestamp
@@ -143,10 +156,27 @@ func (r *reader) bind(s *source, e *entry) {
 	if e.stamped {
 		appended = s.skew.ours(appended)
 	}
-	e.leave, e.at = r.m.router.LeaveAt(*s.tier, e.task.Leave, appended), e.task.Leave
-	if e.at.IsZero() {
-		e.at = e.leave
+	e.leave = r.m.router.LeaveAt(*s.tier, e.claim, appended)
+}
+
+// unpack makes the entry a task again, as it was when it was packed. It reports
+// false where that fails, which nothing but a fault of ours can bring about: the
+// record stays unfinished then, and the next owner reads it again.
+func (r *reader) unpack(s *source, e *entry) bool {
+	if e.packed == nil {
+		return true
 	}
+	rec, err := unpack(e.packed)
+	if err == nil {
+		rec.Topic, rec.Partition, rec.Offset, rec.LeaderEpoch = s.p.Topic, s.p.ID, e.order, e.epoch
+		e.task, err = ax.Decode(rec, r.ids[rec.Topic])
+	}
+	if err != nil {
+		r.m.cfg.log.Error("a task that waited can't be read again", "role", r.name, "topic", s.p.Topic, "partition", s.p.ID, "offset", e.order, "error", err)
+		return false
+	}
+	e.packed = nil
+	return true
 }
 
 // bound pauses a partition that was read far enough, or of which enough is
