@@ -1,6 +1,7 @@
 package main
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 
@@ -31,7 +32,9 @@ func TestBenchRefusesWhatItCanNotMeasure(t *testing.T) {
 		`--workers: -1: want 1 to`:                      "bench drain --workers -1",
 		`unexpected argument "twice"`:                   "bench drain twice",
 		`--log-level "loud"`:                            "bench drain --log-level loud",
-		`--hops: true: the work "mixed" has no use for`: "bench mixed --hops",
+		`--near: true: the work "mixed" has no use for`: "bench mixed --near",
+		`--lead: 0s: the work "far" has no use for`:     "bench far --lead 0",
+		`--lead: 501ms: want 0 to 500ms`:                "bench mixed --lead 501ms",
 	} {
 		got := call(t, strings.Fields(line)...)
 		require.Equal(t, 2, got.code, line)
@@ -61,6 +64,40 @@ func TestBenchPrintsATableOrOneObject(t *testing.T) {
 		"n": 500.0, "workers": 32.0, "payload": 100.0, "pairs": 1.0, "durability": "fast", "replication": 1.0, "embedded": false,
 	}, object["settings"])
 	require.Equal(t, version(), object["versions"].(map[string]any)["ax"])
+}
+
+// The mover of this work is "ax mover" in another process, which finds the
+// Kafka inside this one although the environment names another, with users.
+func TestBenchFarStartsAMoverOfItsOwn(t *testing.T) {
+	t.Setenv("AX_SASL_MECHANISM", "PLAIN")
+	t.Setenv("AX_SASL_USER", "nobody")
+	t.Setenv("AX_SASL_PASSWORD", "none")
+	got := call(t, "bench", "far", "-n", "300", "--live", "90", "--for", "300ms", "--rest", "100ms", "--json")
+	require.Equal(t, 0, got.code, got.out)
+	object := got.object(t)
+	require.EqualValues(t, 0, object["lost"])
+	require.EqualValues(t, 0, object["early"])
+	require.EqualValues(t, 9, object["live_partitions"])
+	require.Contains(t, object, "mover_before_leave")
+	require.Equal(t, "100ms", object["settings"].(map[string]any)["rest"])
+	if runtime.GOOS == "linux" {
+		require.Greater(t, object["rss_max_mb"], object["rss_growth_mb"])
+		require.Contains(t, object, "idle_cpu_percent")
+	}
+}
+
+func TestBenchTellsTheLead(t *testing.T) {
+	t.Parallel()
+	c := fakekafka.Start(t)
+	for lead, args := range map[string][]string{"50ms": nil, "0s": {"--lead", "0"}, "500ms": {"--lead", "500ms"}} {
+		got := call(t, append([]string{
+			"bench", "delay", "-n", "60", "--spread", "100ms", "--near", "--pairs", "1", "--json", "--kafka", c.Addrs()[0],
+		}, args...)...)
+		require.Equal(t, 0, got.code, got.out)
+		settings := got.object(t)["settings"].(map[string]any)
+		require.Equal(t, lead, settings["lead"])
+		require.Equal(t, true, settings["near"])
+	}
 }
 
 func TestBenchWithoutABrokerToReachFails(t *testing.T) {

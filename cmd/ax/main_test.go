@@ -15,7 +15,19 @@ import (
 	"github.com/axtasks/ax/internal/fakekafka"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// childVar makes this program the command itself: what starts "ax" as another
+// process starts the program that it is.
+const childVar = "AXTEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childVar) != "" {
+		main()
+	}
+	if err := os.Setenv(childVar, "1"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // outcome is what a command line did.
 type outcome struct {

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -36,6 +37,8 @@ type Config struct {
 	// Rate is how many tasks arrive a second, for the time For.
 	Rate int
 	For  time.Duration
+	// Rest is how long a mover is watched once all that was due is gone.
+	Rest time.Duration
 	// Spread is the window of the due times.
 	Spread time.Duration
 	// Busy is how long a low task runs.
@@ -46,10 +49,18 @@ type Config struct {
 	Payload int
 	// Pairs is the number of measurements.
 	Pairs int
-	// Hops lets a third of the tasks of the delay work have a delay equal to a
-	// tier, and a third one that takes two far tiers.
-	Hops bool
+	// Near lets all tasks of the delay work take the near tier alone. Without
+	// it a third of them have a delay equal to a tier, and a third one that
+	// takes that tier twice.
+	Near bool
+	// Lead replaces the domain's: how long before it is due a task goes to its
+	// lane. Zero is no lead. Nil: the domain's default.
+	Lead *time.Duration
 
+	// Mover makes the command of a mover in a process of its own, for the far
+	// work: it must do what "ax mover" does with these arguments. What it
+	// needs to reach Kafka, beside the brokers, is in its environment.
+	Mover func(ctx context.Context, args ...string) *exec.Cmd
 	// Version of the program, for the result.
 	Version string
 	// Log of all roles. Nil: nothing is logged.
@@ -75,19 +86,34 @@ func works() []work {
 			Config{N: 200_000, Workers: 32, Payload: 100, Pairs: 3}, plain, drain},
 		{"latency", "from submit to start at a steady rate; control: the bare client reads the same records",
 			Config{Rate: 1000, For: 10 * time.Second, Workers: 32, Payload: 100, Pairs: 3}, plain, latency},
-		{"delay", "from due time to start of delayed tasks; control: a bare timer for each",
-			Config{N: 25_000, Spread: 10 * time.Second, Workers: 32, Payload: 100, Pairs: 3}, plain, delayed},
+		{"delay", "from due time to start of delayed tasks, of one to three hops; control: a bare timer for each",
+			Config{N: 25_000, Spread: 10 * time.Second, Workers: 32, Payload: 100, Pairs: 5}, plain, delayed},
 		{"priority", "urgent tasks in a flood of low ones; control: the low ones alone",
 			Config{Rate: 1000, For: 10 * time.Second, Busy: 5 * time.Millisecond, Workers: 16, Payload: 100, Pairs: 3}, twoLanes, priority},
 		{"fair", "shares of worker time of four flooded lanes, against their weights",
 			Config{For: 10 * time.Second, Workers: 16, Payload: 100, Pairs: 1}, fourLanes, fairness},
-		{"far", "a mover with a backlog due in an hour to thirty days",
-			Config{N: 100_000, Live: 20_000, For: 20 * time.Second, Payload: 100, Pairs: 1}, plain, far},
+		{"far", "a mover, in a process of its own, before a backlog due in an hour to thirty days",
+			Config{N: 100_000, Live: 20_000, For: 20 * time.Second, Rest: 20 * time.Second, Payload: 100, Pairs: 1}, plain, far},
 		{"idle", "what a worker of four lanes costs that has nothing to do",
 			Config{For: 20 * time.Second, Workers: 32, Payload: 100, Pairs: 1}, fourLanes, idle},
 		{"mixed", "delayed tasks of 50 to 800 ms on many slots; control: a bare timer for each",
-			Config{N: 60_000, Spread: 30 * time.Second, Workers: 2000, Payload: 100, Pairs: 1}, plain, mixed},
+			Config{N: 100_000, Spread: 30 * time.Second, Workers: 2000, Payload: 100, Pairs: 1}, plain, mixed},
 	}
+}
+
+// leads reports whether the work is about tasks that leave the near tier, which
+// is what the lead is for.
+func (w work) leads() bool { return w.name == "delay" || w.name == "mixed" }
+
+// domainOf returns the domain that the work runs on.
+func (w work) domainOf(c *Config) ax.Domain {
+	d := w.domain(c)
+	if c.Lead != nil {
+		if d.Delay.Lead = *c.Lead; d.Delay.Lead == 0 {
+			d.Delay.Lead = -1 // its word for none: zero is the default
+		}
+	}
+	return d
 }
 
 // Works returns the names of all works and what each measures.
@@ -112,6 +138,7 @@ func (c *Config) settings() []setting {
 		{name: "live", count: &c.Live, lo: 1, hi: 10_000_000},
 		{name: "rate", count: &c.Rate, lo: 1, hi: 1_000_000},
 		{name: "for", time: &c.For},
+		{name: "rest", time: &c.Rest},
 		{name: "spread", time: &c.Spread},
 		{name: "busy", time: &c.Busy},
 		{name: "workers", count: &c.Workers, lo: 1, hi: 100_000},
@@ -167,13 +194,20 @@ func (c *Config) complete(w work) error {
 			fault(s.name, *s.time, fmt.Sprintf("the work %q has no use for it", w.name))
 		}
 	}
-	if c.Hops && w.name != "delay" {
-		fault("hops", true, fmt.Sprintf("the work %q has no use for it", w.name))
+	if c.Near && w.name != "delay" {
+		fault("near", true, fmt.Sprintf("the work %q has no use for it", w.name))
+	}
+	if c.Lead != nil {
+		if most := w.domain(c).WithDefaults().Delay.Window / 2; !w.leads() {
+			fault("lead", *c.Lead, fmt.Sprintf("the work %q has no use for it", w.name))
+		} else if *c.Lead < 0 || *c.Lead > most {
+			fault("lead", *c.Lead, fmt.Sprintf("want 0 to %s, half of the window", most))
+		}
+	}
+	if w.name == "priority" && c.Workers < 2 {
+		fault("workers", c.Workers, "want at least 2: one is reserved")
 	}
 	if w.name == "priority" {
-		if c.Workers < 2 {
-			fault("workers", c.Workers, "want at least 2: one is reserved")
-		}
 		if c.N == 0 && len(faults) == 0 {
 			// Twice what both phases can work off.
 			c.N = 1000 + int(4*float64(c.Workers)*(c.For+settleTime).Seconds()/c.Busy.Seconds())
@@ -226,7 +260,7 @@ func measure(ctx context.Context, cfg *Config, w work, n int) (f Fields, at plac
 	cfg.Progress(fmt.Sprintf("%s: pair %d of %d", w.name, n+1, cfg.Pairs))
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	g, err := open(ctx, fail, cfg, w.domain(cfg), n)
+	g, err := open(ctx, fail, cfg, w.domainOf(cfg), n)
 	if err != nil {
 		return nil, at, err
 	}

@@ -12,13 +12,26 @@ import (
 	"github.com/axtasks/ax/producer"
 )
 
-// delayed submits tasks that are due at random instants of a window; worker
-// and mover are in this process. A bare timer for each is the control.
+// delayed submits delayed tasks over a window; worker and mover are in this
+// process. A bare timer for each, in this process as well, is the control. What
+// those timers show of the tasks' own load is told by others that have the
+// process for themselves, before the tasks or after them.
 func delayed(ctx context.Context, g *ground) (fs Fields, err error) {
-	alone, err := timersAlone(ctx, g.N, g.Spread)
-	if err != nil {
+	var alone *samples
+	if err := g.both(func() (err error) {
+		fs, err = g.delayTasks(ctx)
+		return err
+	}, func() (err error) {
+		alone, err = timersAlone(ctx, g.N, g.Spread)
+		return err
+	}); err != nil {
 		return nil, err
 	}
+	fs.quantiles("timer_alone_late", alone)
+	return fs, nil
+}
+
+func (g *ground) delayTasks(ctx context.Context) (fs Fields, err error) {
 	l := newLateness(g.N, false)
 	client, stop, err := g.delaying(ctx, l)
 	if err != nil {
@@ -26,12 +39,7 @@ func delayed(ctx context.Context, g *ground) (fs Fields, err error) {
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	cpu := startUsage()
-	var due time.Time
-	if g.Hops {
-		due, err = g.submitHops(ctx, client, l)
-	} else {
-		due, err = g.submitSpread(ctx, client, l, &fs)
-	}
+	due, err := g.submitDelayed(ctx, client, l)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +51,6 @@ func delayed(ctx context.Context, g *ground) (fs Fields, err error) {
 		return nil, err
 	}
 	l.report(&fs)
-	fs.quantiles("timer_alone_late", alone)
 	return fs, nil
 }
 
@@ -65,40 +72,15 @@ func timersAlone(ctx context.Context, n int, spread time.Duration) (*samples, er
 	return &t.late, nil
 }
 
-// submitSpread submits all tasks, and returns when the last one is due.
-func (g *ground) submitSpread(ctx context.Context, client *producer.Client, l *lateness, fs *Fields) (time.Time, error) {
-	// All are submitted before the first is due.
-	base := time.Now().Add(3*time.Second + time.Duration(g.N)*time.Second/20_000)
-	last := base.Add(g.Spread)
-	_, err := submit(ctx, client, g.N, func(i int) ax.Task {
-		due := base.Add(rand.N(g.Spread))
-		l.timers.add(due)
-		return ax.Task{Kind: kind, Due: due, Payload: numbered(uint64(i), g.Payload)}
-	})
-	fs.add("submitted_before_due", time.Now().Before(base))
-	return last, err
-}
-
-// submitHops submits tasks over the whole window: a third takes the near tier
-// alone, a third has a delay equal to the shortest tier, and a third takes that
-// tier twice.
-func (g *ground) submitHops(ctx context.Context, client *producer.Client, l *lateness) (time.Time, error) {
-	d := g.router.Domain()
-	tier := d.Delay.Tiers[0]
+// submitDelayed submits tasks over the whole window, and returns when the last
+// one is due. A third takes the near tier alone, a third has a delay equal to
+// the shortest tier, and a third takes that tier twice.
+func (g *ground) submitDelayed(ctx context.Context, client *producer.Client, l *lateness) (time.Time, error) {
+	d := g.router.Domain().Delay
 	var asked answers
 	rate := max(int(float64(g.N)/g.Spread.Seconds()), 1)
 	sent, err := arrive(ctx, rate, g.Spread, func(i int) {
-		now := time.Now()
-		delay := tier / 10
-		switch i % 3 {
-		case 0:
-			delay += rand.N(tier * 7 / 10)
-		case 1:
-			delay = tier
-		case 2:
-			delay += 2*tier - d.Delay.Window
-		}
-		due := now.Add(delay)
+		due := time.Now().Add(delayOf(i, d, g.Near))
 		l.timers.add(due)
 		asked.submit(ctx, client, ax.Task{Kind: kind, Due: due, Payload: numbered(uint64(i), g.Payload)})
 	})
@@ -106,12 +88,24 @@ func (g *ground) submitHops(ctx context.Context, client *producer.Client, l *lat
 		return time.Time{}, err
 	}
 	// The rate is a whole number; the rest comes at once.
-	due := time.Now().Add(tier)
+	due := time.Now().Add(d.Tiers[0] / 2)
 	_, err = submit(ctx, client, max(g.N-sent, 0), func(i int) ax.Task {
 		l.timers.add(due)
 		return ax.Task{Kind: kind, Due: due, Payload: numbered(uint64(sent+i), g.Payload)}
 	})
-	return time.Now().Add(3 * tier), err
+	return time.Now().Add(3 * d.Tiers[0]), err
+}
+
+// delayOf is the delay of the task of a number.
+func delayOf(i int, d ax.Delay, near bool) time.Duration {
+	tier := d.Tiers[0]
+	switch {
+	case near || i%3 == 0:
+		return tier/10 + rand.N(tier*7/10)
+	case i%3 == 1:
+		return tier
+	}
+	return tier/10 + 2*tier - d.Window
 }
 
 // lateness is how delayed tasks fare.
@@ -148,6 +142,8 @@ func (l *lateness) report(fs *Fields) {
 	fs.quantiles("timer_late", &l.timers.late)
 	fs.ratio("late_p50_ratio", "late_p50_ms", "timer_late_p50_ms")
 	fs.ratio("late_p99_ratio", "late_p99_ms", "timer_late_p99_ms")
+	fs.over("late_p99_over_ms", "late_p99_ms", "timer_late_p99_ms")
+	fs.over("late_p999_over_ms", "late_p999_ms", "timer_late_p999_ms")
 	fs.sum("early", int(l.early.Load()))
 	fs.counts("", l.tally)
 }

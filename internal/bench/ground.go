@@ -40,6 +40,7 @@ type place struct {
 	kafka       string // version
 	durability  ax.Durability
 	replication int
+	lead        time.Duration // zero: none
 	embedded    bool
 }
 
@@ -114,7 +115,7 @@ func (g *ground) look(ctx context.Context, d *ax.Domain) error {
 		d.Replication = 2
 	}
 	full := d.WithDefaults()
-	g.durability, g.replication = full.Durability, full.Replication
+	g.durability, g.replication, g.lead = full.Durability, full.Replication, max(full.Delay.Lead, 0)
 	return nil
 }
 

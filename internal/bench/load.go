@@ -134,29 +134,37 @@ func (a *answers) wait() error {
 	return nil
 }
 
-// usage is what a part of a run has cost.
+// usage is what a part of a run has cost a process.
 type usage struct {
+	now   func() (time.Duration, bool)
 	began time.Time
 	cpu   time.Duration
 	known bool
 }
 
-func startUsage() usage {
-	u := usage{began: time.Now()}
-	u.cpu, u.known = cpuTime()
+// startUsage is about this process.
+func startUsage() usage { return usageBy(cpuTime) }
+
+func startUsageOf(pid string) usage {
+	return usageBy(func() (time.Duration, bool) { return cpuTimeOf(pid) })
+}
+
+func usageBy(now func() (time.Duration, bool)) usage {
+	u := usage{now: now, began: time.Now()}
+	u.cpu, u.known = now()
 	return u
 }
 
 // perTask adds the microseconds of processor time for each of n tasks.
 func (u usage) perTask(fs *Fields, key string, n int) {
-	if now, ok := cpuTime(); ok && u.known && n > 0 {
+	if now, ok := u.now(); ok && u.known && n > 0 {
 		fs.add(key, round(float64((now-u.cpu).Microseconds())/float64(n)))
 	}
 }
 
 // percent adds the share of one processor.
 func (u usage) percent(fs *Fields, key string) {
-	if now, ok := cpuTime(); ok && u.known {
+	if now, ok := u.now(); ok && u.known {
 		fs.add(key, round(100*float64(now-u.cpu)/float64(time.Since(u.began))))
 	}
 }

@@ -87,6 +87,14 @@ func (fs *Fields) ratio(key, ours, control string) {
 	}
 }
 
+// over adds by how much a figure is above its control. As with a ratio, that is
+// of a pair, whose halves met the same noise.
+func (fs *Fields) over(key, ours, control string) {
+	if fs.Get(ours) != nil && fs.Get(control) != nil {
+		fs.add(key, round(fs.number(ours)-fs.number(control)))
+	}
+}
+
 // quantiles adds the percentiles of durations in milliseconds.
 func (fs *Fields) quantiles(prefix string, s *samples) {
 	sorted := s.sorted()
@@ -165,6 +173,8 @@ func round(x float64) float64 { return math.Round(x*1000) / 1000 }
 
 func millis(d time.Duration) float64 { return round(float64(d) / float64(time.Millisecond)) }
 
+func megabytes(n int) float64 { return round(float64(n) / 1e6) }
+
 // Result is what a run found: work, figures, the figures of each pair,
 // settings, versions and machine.
 type Result struct{ Fields }
@@ -179,8 +189,11 @@ func newResult(cfg *Config, w work, at place, before string, pairs []Fields) *Re
 			settings.add(s.name, s.time.String())
 		}
 	}
-	if cfg.Hops {
-		settings.add("hops", true)
+	if w.leads() {
+		settings.add("lead", at.lead.String())
+	}
+	if w.name == "delay" {
+		settings.add("near", cfg.Near)
 	}
 	settings.add("durability", string(at.durability))
 	settings.add("replication", at.replication)

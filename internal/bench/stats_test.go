@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/axtasks/ax"
+	"github.com/axtasks/ax/router"
 )
 
 func TestQuantileIsTheLeastThatTheShareDoesNotExceed(t *testing.T) {
@@ -233,21 +236,73 @@ func TestResultKeepsItsOrderAndTellsWhatIsWrong(t *testing.T) {
 func TestConfigNamesEveryFlagAtFault(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, Config{Work: "drain", N: 5, Workers: 1, Payload: 8}.Validate())
-	require.NoError(t, Config{Work: "delay", Hops: true}.Validate())
+	none, half, more := time.Duration(0), 500*time.Millisecond, 501*time.Millisecond
+	require.NoError(t, Config{Work: "delay", Near: true, Lead: &none}.Validate())
+	require.NoError(t, Config{Work: "mixed", Lead: &half}.Validate())
 	for _, c := range []struct {
 		cfg  Config
 		want []string
 	}{
 		{Config{Work: "drian"}, []string{`"drian"`, "drain, latency, delay, priority, fair, far, idle, mixed"}},
 		{Config{Work: "drain", N: -1, Pairs: -2, Payload: 7}, []string{"--n: -1", "--pairs: -2", "--payload: 7: want 8 to"}},
-		{Config{Work: "drain", Spread: time.Second, Hops: true}, []string{`--spread: 1s: the work "drain" has no use for it`, "--hops"}},
+		{Config{Work: "drain", Spread: time.Second, Near: true}, []string{`--spread: 1s: the work "drain" has no use for it`, "--near"}},
 		{Config{Work: "fair", N: 5}, []string{"--n: 5"}},
 		{Config{Work: "delay", Spread: -time.Second}, []string{"--spread: -1s: want"}},
 		{Config{Work: "priority", Workers: 1}, []string{"--workers: 1"}},
+		{Config{Work: "mixed", Lead: &more}, []string{"--lead: 501ms: want 0 to 500ms, half of the window"}},
+		{Config{Work: "drain", Lead: &none}, []string{`--lead: 0s: the work "drain" has no use for it`}},
+		{Config{Work: "mixed", Rest: time.Second}, []string{"--rest: 1s"}},
 	} {
 		err := c.cfg.Validate()
 		for _, want := range c.want {
 			require.ErrorContains(t, err, want)
 		}
 	}
+}
+
+func TestALeadOfZeroIsNoLeadAndNotTheDefault(t *testing.T) {
+	t.Parallel()
+	w, err := find("delay")
+	require.NoError(t, err)
+	lead := func(lead *time.Duration) time.Duration {
+		return w.domainOf(&Config{Lead: lead}).WithDefaults().Delay.Lead
+	}
+	none, some := time.Duration(0), 20*time.Millisecond
+	require.Equal(t, 50*time.Millisecond, lead(nil))
+	require.Negative(t, lead(&none))
+	require.Equal(t, some, lead(&some))
+}
+
+func TestSettingsOfDelayedWorksTellTheLead(t *testing.T) {
+	t.Parallel()
+	for name, told := range map[string]any{"delay": "20ms", "mixed": "20ms", "far": nil} {
+		w, err := find(name)
+		require.NoError(t, err)
+		settings, _ := newResult(&Config{}, w, place{lead: 20 * time.Millisecond}, "", []Fields{nil}).Get("settings").(Fields)
+		require.Equal(t, told, settings.Get("lead"), name)
+	}
+}
+
+func TestDelaysAreOfOneTwoAndThreeHops(t *testing.T) {
+	t.Parallel()
+	r, err := router.New(ax.Domain{Name: "bench"})
+	require.NoError(t, err)
+	for i := range 300 {
+		require.Len(t, r.Hops(delayOf(i, r.Domain().Delay, false)), i%3+1)
+		require.Len(t, r.Hops(delayOf(i, r.Domain().Delay, true)), 1)
+	}
+}
+
+func TestADifferenceIsTakenWithinThePair(t *testing.T) {
+	t.Parallel()
+	pair := func(ours, control float64) (fs Fields) {
+		fs.add("late_p99_ms", ours)
+		fs.add("timer_late_p99_ms", control)
+		fs.over("late_p99_over_ms", "late_p99_ms", "timer_late_p99_ms")
+		fs.over("none", "late_p99_ms", "absent")
+		return fs
+	}
+	got := merged([]Fields{pair(1, 2), pair(9, 5), pair(8, 7.5)})
+	require.Equal(t, .5, got.Get("late_p99_over_ms"), "and not 8 less 5")
+	require.Nil(t, got.Get("none"))
 }
