@@ -51,7 +51,7 @@ Example:
 			&cli.IntFlag{Name: "payload", HideDefault: true, Usage: "`BYTES` of a payload"},
 			&cli.IntFlag{Name: "pairs", HideDefault: true, Usage: "`NUMBER` of measurements and controls"},
 			&cli.BoolFlag{Name: "near", Usage: "delay: all delays are of one hop, not of one, two and three"},
-			&cli.DurationFlag{Name: "lead", HideDefault: true, Usage: "delay, mixed: `TIME` before it is due that a task goes to its lane; 0 for none"},
+			&cli.DurationFlag{Name: "lead", HideDefault: true, Usage: "delay, mixed, burst: `TIME` before it is due that a task goes to its lane; 0 for none"},
 			&cli.StringFlag{Name: "cpuprofile", Hidden: true, TakesFile: true, Usage: "`DIR` for CPU profiles of ax's part of drain"},
 		}, logFlags("off")...),
 		Action: runBench,

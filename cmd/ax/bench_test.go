@@ -17,7 +17,7 @@ func TestBenchHelpNamesAllWorks(t *testing.T) {
 	require.Equal(t, 0, got.code)
 	require.Contains(t, got.out, "Example:")
 	names, _ := bench.Works()
-	require.Len(t, names, 8)
+	require.Len(t, names, 9)
 	for _, name := range names {
 		require.Contains(t, got.out, "\n      "+name+" ")
 	}
@@ -34,7 +34,7 @@ func TestBenchRefusesWhatItCanNotMeasure(t *testing.T) {
 		`--log-level "loud"`:                            "bench drain --log-level loud",
 		`--near: true: the work "mixed" has no use for`: "bench mixed --near",
 		`--lead: 0s: the work "far" has no use for`:     "bench far --lead 0",
-		`--lead: 501ms: want 0 to 500ms`:                "bench mixed --lead 501ms",
+		`--lead: 501ms: want 0 to 500ms`:                "bench burst --lead 501ms",
 	} {
 		got := call(t, strings.Fields(line)...)
 		require.Equal(t, 2, got.code, line)

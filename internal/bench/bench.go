@@ -98,12 +98,14 @@ func works() []work {
 			Config{For: 20 * time.Second, Workers: 32, Payload: 100, Pairs: 1}, fourLanes, idle},
 		{"mixed", "delayed tasks of 50 to 800 ms on many slots; control: a bare timer for each",
 			Config{N: 100_000, Spread: 30 * time.Second, Workers: 2000, Payload: 100, Pairs: 1}, plain, mixed},
+		{"burst", "many low tasks due at one instant, while critical ones arrive; control: the critical ones alone",
+			Config{N: 100_000, Rate: 1000, For: 10 * time.Second, Workers: 32, Payload: 100, Pairs: 3}, twoLanes, burst},
 	}
 }
 
 // leads reports whether the work is about tasks that leave the near tier, which
 // is what the lead is for.
-func (w work) leads() bool { return w.name == "delay" || w.name == "mixed" }
+func (w work) leads() bool { return w.name == "delay" || w.name == "mixed" || w.name == "burst" }
 
 // domainOf returns the domain that the work runs on.
 func (w work) domainOf(c *Config) ax.Domain {
@@ -204,7 +206,7 @@ func (c *Config) complete(w work) error {
 			fault("lead", *c.Lead, fmt.Sprintf("want 0 to %s, half of the window", most))
 		}
 	}
-	if w.name == "priority" && c.Workers < 2 {
+	if (w.name == "priority" || w.name == "burst") && c.Workers < 2 {
 		fault("workers", c.Workers, "want at least 2: one is reserved")
 	}
 	if w.name == "priority" {

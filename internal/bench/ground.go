@@ -193,6 +193,7 @@ func (g *ground) bare(opts ...kgo.Opt) (*kgo.Client, error) {
 
 // role is a worker or mover at work.
 type role struct {
+	status  func() consumer.Status // of a worker
 	cancel  context.CancelFunc
 	stopped atomic.Bool
 	over    chan struct{}
@@ -234,7 +235,9 @@ func (g *ground) worker(ctx context.Context, d ax.Domain, mux *consumer.Mux, slo
 	if err != nil {
 		return nil, err
 	}
-	return g.start(ctx, "worker", w.Run), nil
+	r := g.start(ctx, "worker", w.Run)
+	r.status = w.Status
+	return r, nil
 }
 
 // mover starts a mover.

@@ -210,7 +210,7 @@ func newResult(cfg *Config, w work, at place, before string, pairs []Fields) *Re
 // Err returns an error if a task was lost or started early.
 func (r *Result) Err() error {
 	var errs []error
-	for _, key := range []string{"lost", "raw_lost", "early"} {
+	for _, key := range []string{"lost", "raw_lost", "calm_lost", "early"} {
 		if n := r.number(key); n > 0 {
 			errs = append(errs, fmt.Errorf("bench: %s: %s = %.0f", r.Get("work"), key, n))
 		}
@@ -253,7 +253,7 @@ func (r *Result) Lines() []string {
 }
 
 // controls are the prefixes of the figures that others are measured by.
-var controls = []string{"raw_", "timer_"}
+var controls = []string{"raw_", "timer_", "calm_"}
 
 func isControl(key string) bool { return trimControl(key) != key }
 

@@ -225,7 +225,7 @@ func TestResultKeepsItsOrderAndTellsWhatIsWrong(t *testing.T) {
 		`"settings":{"n":5,"spread":"1s",.*},"versions":{"ax":.*"kafka":"v4"},"machine":{"cores":.*}}$`, string(text))
 	require.Regexp(t, `drain_per_s +300 +400 +0\.75$`, r.Lines()[1])
 
-	for _, key := range []string{"lost", "raw_lost", "early"} {
+	for _, key := range []string{"lost", "raw_lost", "calm_lost", "early"} {
 		var bad Fields
 		bad.sum(key, 2)
 		r := newResult(&Config{}, w, place{}, "", []Fields{bad})
@@ -243,13 +243,14 @@ func TestConfigNamesEveryFlagAtFault(t *testing.T) {
 		cfg  Config
 		want []string
 	}{
-		{Config{Work: "drian"}, []string{`"drian"`, "drain, latency, delay, priority, fair, far, idle, mixed"}},
+		{Config{Work: "drian"}, []string{`"drian"`, "drain, latency, delay, priority, fair, far, idle, mixed, burst"}},
 		{Config{Work: "drain", N: -1, Pairs: -2, Payload: 7}, []string{"--n: -1", "--pairs: -2", "--payload: 7: want 8 to"}},
 		{Config{Work: "drain", Spread: time.Second, Near: true}, []string{`--spread: 1s: the work "drain" has no use for it`, "--near"}},
 		{Config{Work: "fair", N: 5}, []string{"--n: 5"}},
 		{Config{Work: "delay", Spread: -time.Second}, []string{"--spread: -1s: want"}},
 		{Config{Work: "priority", Workers: 1}, []string{"--workers: 1"}},
-		{Config{Work: "mixed", Lead: &more}, []string{"--lead: 501ms: want 0 to 500ms, half of the window"}},
+		{Config{Work: "burst", Workers: 1}, []string{"--workers: 1: want at least 2"}},
+		{Config{Work: "burst", Lead: &more}, []string{"--lead: 501ms: want 0 to 500ms, half of the window"}},
 		{Config{Work: "drain", Lead: &none}, []string{`--lead: 0s: the work "drain" has no use for it`}},
 		{Config{Work: "mixed", Rest: time.Second}, []string{"--rest: 1s"}},
 	} {
@@ -275,7 +276,7 @@ func TestALeadOfZeroIsNoLeadAndNotTheDefault(t *testing.T) {
 
 func TestSettingsOfDelayedWorksTellTheLead(t *testing.T) {
 	t.Parallel()
-	for name, told := range map[string]any{"delay": "20ms", "mixed": "20ms", "far": nil} {
+	for name, told := range map[string]any{"delay": "20ms", "mixed": "20ms", "burst": "20ms", "far": nil} {
 		w, err := find(name)
 		require.NoError(t, err)
 		settings, _ := newResult(&Config{}, w, place{lead: 20 * time.Millisecond}, "", []Fields{nil}).Get("settings").(Fields)
@@ -305,4 +306,11 @@ func TestADifferenceIsTakenWithinThePair(t *testing.T) {
 	got := merged([]Fields{pair(1, 2), pair(9, 5), pair(8, 7.5)})
 	require.Equal(t, .5, got.Get("late_p99_over_ms"), "and not 8 less 5")
 	require.Nil(t, got.Get("none"))
+}
+
+func TestWaitsAreThoseOfTasksSubmittedBetweenTwoInstants(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	u := &urgent{began: began, sent: []time.Duration{1, 5, 9, 7, 10}, wait: []time.Duration{11, 12, 13, 0, 14}}
+	require.Equal(t, []time.Duration{12, 13}, u.waits(began.Add(5), began.Add(10)).sorted(), "the one that never ran is not among them")
 }

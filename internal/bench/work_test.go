@@ -43,6 +43,10 @@ func TestEveryWorkGivesItsFigures(t *testing.T) {
 		"far":   {Config{N: 300, Live: 100, For: 300 * time.Millisecond, Rest: 100 * time.Millisecond, Mover: child("mover")}, farKeys()},
 		"idle":  {Config{For: 300 * time.Millisecond, Workers: 4}, []string{"cpu_percent", "lanes"}},
 		"mixed": {Config{N: 100, Spread: 300 * time.Millisecond, Workers: 100}, []string{"early", "late_p99_ms", "timer_late_p99_ms"}},
+		"burst": {Config{N: 500, Rate: 200, For: 2 * time.Second, Workers: 4, Pairs: 1}, []string{
+			"critical_p99_ms", "calm_critical_p99_ms", "critical_p99_ratio", "critical_within_p99_ms", "burst_drain_s",
+			"late_p50_ms", "late_p99_ms", "lane_most", "lane_bound", "early", "calm_lost", "submitted_before_due",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
