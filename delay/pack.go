@@ -18,7 +18,7 @@ var known = [...]string{
 }
 
 // pack appends what a record holds to b. As one piece of memory that is a
-// fifth of what its task takes: a far tier holds many that leave much later.
+// fifth of what its task takes, and a mover holds many that leave much later.
 func pack(b []byte, r *kgo.Record) []byte {
 	b = appendBytes(b, r.Key)
 	b = appendBytes(b, r.Value)

@@ -34,12 +34,12 @@ type entry struct {
 	ticket group.Ticket
 	leave  time.Time
 	order  int64 // of the log
+	epoch  int32
 	size   int
 
 	// Of a far tier.
 	claim    time.Time // the nominal instant of leave; zero: the tier's wait
 	appended time.Time
-	epoch    int32
 	stamped  bool // appended is by the broker's clock
 }
 

@@ -89,7 +89,7 @@ func (r *reader) take(b group.Batch) {
 	}
 	s.live = caughtUp
 	for i, rec := range b.Records {
-		e := &entry{ticket: b.Tickets[i], order: rec.Offset}
+		e := &entry{ticket: b.Tickets[i], order: rec.Offset, epoch: rec.LeaderEpoch}
 		t, err := ax.Decode(rec, r.ids[rec.Topic])
 		if err == nil {
 			err = r.m.domain.CheckDue(t, now)
@@ -107,7 +107,7 @@ func (r *reader) take(b group.Batch) {
 		e.task, e.size = t, sizeOf(t)
 		r.schedule(s, rec, e, now)
 		switch wait := e.leave.Sub(now); {
-		case s.tier != nil && wait > lookahead:
+		case wait > lookahead:
 			r.scratch = pack(r.scratch[:0], rec)
 			e.task, e.packed = nil, bytes.Clone(r.scratch)
 			e.size = packedSize + len(e.packed)
@@ -139,7 +139,7 @@ func (r *reader) schedule(s *source, rec *kgo.Record, e *entry, now time.Time) {
 		}
 		return
 	}
-	e.claim, e.epoch = t.Leave, rec.LeaderEpoch
+	e.claim = t.Leave
 	e.appended, e.stamped = now, brokerTime(rec)
 	if e.stamped {
 		e.appended = rec.Timestamp
