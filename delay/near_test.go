@@ -72,6 +72,43 @@ func TestANearPartitionAboveItsBufferIsPausedAndLosesNothing(t *testing.T) {
 	})
 }
 
+// Very many are due at one instant, in one lane; those of another lane keep
+// theirs, and no more is held or on its way than may be.
+func TestABurstThatIsDueAtOneInstantMakesNoOtherLaneLate(t *testing.T) {
+	t.Parallel()
+	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
+		b := newBench(t, c, ax.Delay{NearPartitions: 2})
+		began := time.Now()
+		at := began.Add(3 * time.Second)
+		burst := tasks("burst", 15_000, "low", always(at))
+		urgent := tasks("urgent", 200, "high", func(i int) time.Time { return at.Add(time.Duration(i-100) * 10 * time.Millisecond) })
+		for p := range int32(2) {
+			b.put(b.r.Near(), p, burst[p*7500:(p+1)*7500]...)
+			b.put(b.r.Near(), p, urgent[p*100:(p+1)*100]...)
+		}
+		m := b.mover()
+		time.Sleep(2500 * time.Millisecond)
+		for range 500 {
+			for p := range int32(2) {
+				n, _ := delay.Held(m.m, b.r.Near(), p)
+				require.LessOrEqual(t, n, b.domain.Delay.Buffer)
+			}
+			n, bytes, _ := delay.OnTheWay(m.m, b.r.Lane("low"))
+			require.LessOrEqual(t, n, delay.MaxOpen)
+			require.LessOrEqual(t, bytes, delay.MaxOpenBytes)
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		b.requireOnTime(time.Second, append(burst, urgent...)...)
+		for _, a := range b.arrived() {
+			if a.Lane == "high" {
+				require.LessOrEqual(t, a.at.Sub(a.Due), time.Duration(0), a.ID)
+			}
+		}
+		require.NoError(t, m.stop())
+	})
+}
+
 // A foreign producer may write anything anywhere.
 func TestATaskThatIsNotNearGoesBackToTheFarTiers(t *testing.T) {
 	t.Parallel()
