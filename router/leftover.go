@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/axtasks/ax"
+	"github.com/axtasks/ax/internal/text"
 )
 
 // Leftover is a topic that was one of the domain's and that the domain no
@@ -63,7 +64,7 @@ func (r *Router) leftover(topic string) (Leftover, bool) {
 		return l, false
 	}
 	delay, err := time.ParseDuration(name)
-	if err != nil || delay <= 0 || shortDuration(delay) != name {
+	if err != nil || delay <= 0 || text.Duration(delay) != name {
 		return l, false // also the near tier
 	}
 	l.Group = r.FarGroup()

@@ -1,12 +1,12 @@
 package router
 
 import (
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/axtasks/ax"
+	"github.com/axtasks/ax/internal/text"
 )
 
 // Router knows the topics and groups of one domain. It is immutable and safe
@@ -55,25 +55,13 @@ func New(d ax.Domain) (*Router, error) {
 	}
 	for _, t := range d.Delay.Tiers {
 		r.tiers = append(r.tiers, Tier{
-			Topic: r.base + ".delay." + shortDuration(t),
+			Topic: r.base + ".delay." + text.Duration(t),
 			Delay: t, Wait: t - d.Delay.Window,
 		})
 	}
 	r.near = r.base + ".delay.near"
 	r.dead = r.base + ".dead"
 	return r, nil
-}
-
-// shortDuration is d without its zero units: 5m and not 5m0s.
-func shortDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = s[:len(s)-2]
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = s[:len(s)-2]
-	}
-	return s
 }
 
 // Domain returns the domain with its defaults filled in.

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/axtasks/ax"
+	"github.com/axtasks/ax/internal/text"
 )
 
 // Marshal returns d as it takes effect, defaults filled in, as a YAML
@@ -38,7 +39,7 @@ func Marshal(d ax.Domain) ([]byte, error) {
 func encode(path string, v reflect.Value) (*yaml.Node, error) {
 	switch x := v.Interface().(type) {
 	case time.Duration:
-		return plain(duration(x)), nil
+		return plain(text.Duration(x)), nil
 	case ax.Secret:
 		return textNode(path, x.String())
 	}
@@ -119,15 +120,3 @@ func textNode(path, s string) (*yaml.Node, error) {
 }
 
 const wordChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/"
-
-// duration returns the shortest text of d: 1h rather than 1h0m0s.
-func duration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}

@@ -1,9 +1,10 @@
 // Package text bounds and checks the short texts that travel in headers, error
-// messages and logs.
+// messages and logs, and prints durations as people write them.
 package text
 
 import (
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -58,4 +59,17 @@ func faultUnicode(s string) string {
 		}
 	}
 	return ""
+}
+
+// Duration returns d as Go prints it but for its zero units: 1h and not 1h0m0s.
+// [time.ParseDuration] reads it.
+func Duration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-len("0s")]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-len("0m")]
+	}
+	return s
 }
