@@ -152,6 +152,12 @@ type Delay struct {
 	Buffer int `yaml:"buffer"`
 	// Horizon is the longest delay. Zero: 400 days.
 	Horizon time.Duration `yaml:"horizon"`
+	// Common are the delays that the domain's tasks usually have, in any
+	// order, in whole milliseconds up to Horizon and at most 64 of them. They
+	// change the way of no task: router.ProposeTiers and "ax topics plan" say
+	// by them whether other tiers would serve the domain better. None: only
+	// the Backoff.Delays of its kinds are known.
+	Common []time.Duration `yaml:"common"`
 }
 
 // Retention says how long topics keep records.
@@ -209,6 +215,7 @@ func (d Domain) WithDefaults() Domain {
 		d.Kinds[name] = k.withDefaults(d.DefaultLane)
 	}
 
+	d.Delay.Common = slices.Clone(d.Delay.Common)
 	d.Delay.Tiers = slices.Clone(d.Delay.Tiers)
 	if len(d.Delay.Tiers) == 0 {
 		d.Delay.Tiers = []time.Duration{

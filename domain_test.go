@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,12 +51,12 @@ func TestWithDefaultsFillsWhatIsZero(t *testing.T) {
 
 func TestWithDefaultsDoesNotChangeItsReceiver(t *testing.T) {
 	t.Parallel()
-	d := ax.Domain{Lanes: []ax.Lane{{Name: "a"}}, Kinds: map[string]ax.Kind{"k": {Backoff: ax.Backoff{Delays: []time.Duration{1}}}}, Delay: ax.Delay{Tiers: []time.Duration{1}}}
+	d := ax.Domain{Lanes: []ax.Lane{{Name: "a"}}, Kinds: map[string]ax.Kind{"k": {Backoff: ax.Backoff{Delays: []time.Duration{1}}}}, Delay: ax.Delay{Tiers: []time.Duration{1}, Common: []time.Duration{1}}}
 	full := d.WithDefaults()
-	full.Lanes[0].Name, full.Delay.Tiers[0] = "b", 2
+	full.Lanes[0].Name, full.Delay.Tiers[0], full.Delay.Common[0] = "b", 2, 2
 	full.Kinds["l"] = ax.Kind{}
 	full.Kinds["k"].Backoff.Delays[0] = 2
-	require.Equal(t, ax.Domain{Lanes: []ax.Lane{{Name: "a"}}, Kinds: map[string]ax.Kind{"k": {Backoff: ax.Backoff{Delays: []time.Duration{1}}}}, Delay: ax.Delay{Tiers: []time.Duration{1}}}, d)
+	require.Equal(t, ax.Domain{Lanes: []ax.Lane{{Name: "a"}}, Kinds: map[string]ax.Kind{"k": {Backoff: ax.Backoff{Delays: []time.Duration{1}}}}, Delay: ax.Delay{Tiers: []time.Duration{1}, Common: []time.Duration{1}}}, d)
 }
 
 func TestValidateNamesPathAndValueOfEveryFault(t *testing.T) {
@@ -150,6 +151,12 @@ func TestValidateNamesPathAndValueOfEveryFault(t *testing.T) {
 		{delay(ax.Delay{Rate: 24_001}), `delay.rate|24001|near tier of 5s at this rate holds 120005 records`},
 		{delay(ax.Delay{Buffer: 10_000_001}), `delay.buffer|10000001|want 1 to`},
 		{delay(ax.Delay{Horizon: -1}), `delay.horizon|-1ns|want 1s to`},
+		{delay(ax.Delay{Common: []time.Duration{time.Hour, 0}}), `delay.common[1]|0s|want 1ms to 9600h0m0s`},
+		{delay(ax.Delay{Common: []time.Duration{-time.Second}}), `delay.common[0]|-1s|want 1ms to 9600h0m0s`},
+		{delay(ax.Delay{Common: []time.Duration{time.Hour, time.Hour + time.Millisecond}, Horizon: time.Hour}), `delay.common[1]|1h0m0.001s|want 1ms to 1h0m0s`},
+		{delay(ax.Delay{Common: []time.Duration{time.Second + 1}}), `delay.common[0]|1.000000001s|whole milliseconds`},
+		{delay(ax.Delay{Common: slices.Repeat([]time.Duration{time.Hour}, 65)}), `delay.common (their number)|65|want 0 to 64`},
+		{delay(ax.Delay{Common: slices.Repeat([]time.Duration{time.Hour, time.Millisecond}, 32)}), ``},
 		{func(d *ax.Domain) { d.MaxPayload = -1 }, `max_payload|-1|want 1 to`},
 		{func(d *ax.Domain) { d.Retention.Outage = 1 }, `retention.outage|1ns|want 1m0s to`},
 		{func(d *ax.Domain) { d.Retention.Tasks = 8 * 24 * time.Hour }, `retention.tasks|192h0m0s|more than the longest tier 24h0m0s plus outage 168h0m0s`},

@@ -19,6 +19,7 @@ const (
 	maxDomainBytes = 60
 	maxPrefixBytes = 60
 	maxTiers       = 32
+	maxCommon      = 64
 	maxLanes       = 64
 	maxPartitions  = 10_000
 	maxAge         = 10 * 365 * 24 * time.Hour
@@ -204,6 +205,14 @@ func (v *validator) delay(d Delay) {
 	v.within("delay.rate", d.Rate, 1, 10_000_000)
 	v.within("delay.buffer", d.Buffer, 1, 10_000_000)
 	v.between("delay.horizon", d.Horizon, time.Second, maxAge)
+	v.within("delay.common (their number)", len(d.Common), 0, maxCommon)
+	for i, c := range d.Common {
+		path := fmt.Sprintf("delay.common[%d]", i)
+		v.between(path, c, time.Millisecond, d.Horizon)
+		if c%time.Millisecond != 0 {
+			v.fault(path, c.String(), "want whole milliseconds")
+		}
+	}
 	if len(d.Tiers) > 0 {
 		need := float64(d.Rate) * d.Tiers[0].Seconds()
 		if have := d.Buffer * d.NearPartitions; need > float64(have) {

@@ -78,6 +78,7 @@
 //	  rate: 5000               # delayed tasks a second
 //	  buffer: 20000            # records that a mover holds per partition
 //	  horizon: 9600h           # the longest delay
+//	  common: [10m, 24h, 168h] # what tasks usually wait; ax topics plan proposes tiers for it
 //	max_payload: 983040
 //	retention:
 //	  tasks: 720h              # default 0s, never

@@ -55,6 +55,20 @@ func TestMarshalGivesBackWhatYAMLMisreads(t *testing.T) {
 	require.Equal(t, d, back)
 }
 
+func TestTheCommonDelaysComeBackInTheirOrder(t *testing.T) {
+	t.Parallel()
+	file := []byte("domain: orders\ndelay: {common: [24h, 10m, 168h, 1500ms]}\n")
+	d, err := spec.Parse("orders.yaml", file)
+	require.NoError(t, err)
+	require.Equal(t, []time.Duration{24 * time.Hour, 10 * time.Minute, 168 * time.Hour, 1500 * time.Millisecond}, d.Delay.Common)
+	out, err := spec.Marshal(d)
+	require.NoError(t, err)
+	require.Contains(t, string(out), "  horizon: 9600h\n  common: [24h, 10m, 168h, 1.5s]\n", "at the end of the section")
+	back, err := spec.Parse("out.yaml", out)
+	require.NoError(t, err)
+	require.Equal(t, d, back)
+}
+
 func TestMarshalRefusesTextThatIsNotUTF8(t *testing.T) {
 	t.Parallel()
 	_, err := spec.Marshal(ax.Domain{Name: "o", Kafka: ax.Kafka{SASL: ax.SASL{User: "\xff"}}})
