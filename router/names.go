@@ -30,7 +30,7 @@ type Tier struct {
 }
 
 // Name returns what the tier is called: its delay, such as 1h, as in its topic.
-func (t Tier) Name() string { return shortDuration(t.Delay) }
+func (t Tier) Name() string { return text.Duration(t.Delay) }
 
 // NearName is what the near tier is called.
 const NearName = "near"

@@ -29,8 +29,8 @@ func TestTopicsArePlannedAppliedAndThenMatch(t *testing.T) {
 	plan := topics("plan")
 	require.Equal(t, 0, plan.code, plan.err)
 	require.Equal(t, all, strings.Count(plan.out, "create orders."))
-	require.Contains(t, plan.out, "1h     1h, near\n")
-	require.Contains(t, plan.out, "7d     7 × 24h, 5s, near\n")
+	require.Contains(t, plan.out, "1h            2  1h, near\n")
+	require.Contains(t, plan.out, "168h          9  7 × 24h, 5s, near\n")
 	require.NotContains(t, plan.out, "nothing to do")
 
 	check := topics("check")

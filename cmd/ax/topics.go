@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -21,8 +19,11 @@ func topicsCommand() *cli.Command {
 		Commands: []*cli.Command{
 			{
 				Name: "plan", Usage: "print what apply would change, and through which tiers delays go",
-				Description: "Changes nothing." + flagsWin + "\n\nExample:\n   ax topics plan --spec orders.yaml --kafka localhost:9092",
-				Action:      planTopics,
+				Description: "Changes nothing. Where delays that the domain uses (delay.common, the lists of its\n" +
+					"kinds' back-offs, --delay) take many hops, it proposes tiers to add." + flagsWin +
+					"\n\nExample:\n   ax topics plan --spec orders.yaml --kafka localhost:9092 --delay 10h --delay 90m",
+				Flags:  []cli.Flag{&cli.StringSliceFlag{Name: "delay", Usage: "also show, and plan for, a delay of this `TIME`; may be repeated"}},
+				Action: planTopics,
 			},
 			{
 				Name: "apply", Usage: "create what is missing and change what differs",
@@ -68,7 +69,8 @@ type topicsResult struct {
 	Domain    string          `json:"domain"`
 	Changes   []router.Change `json:"changes"`
 	Leftovers []leftover      `json:"leftovers,omitempty"`
-	Hops      []hops          `json:"hops,omitempty"`
+	Hops      []delayHops     `json:"hops,omitempty"`
+	Proposal  *proposal       `json:"proposal,omitempty"`
 }
 
 func result(r *router.Router, changes []router.Change) topicsResult {
@@ -79,13 +81,17 @@ func result(r *router.Router, changes []router.Change) topicsResult {
 }
 
 func planTopics(ctx context.Context, cmd *cli.Command) error {
+	asked, err := askedDelays(cmd)
+	if err != nil {
+		return err
+	}
 	return planned(ctx, cmd, func(r *router.Router, plan *router.Plan, adm *admin) error {
 		left, err := leftovers(ctx, r, adm)
 		if err != nil {
 			return err
 		}
 		out := result(r, plan.Changes)
-		out.Leftovers, out.Hops = left, someHops(r)
+		out.Leftovers, out.Hops, out.Proposal = left, hopsOf(r, asked), propose(r, asked)
 		if done, err := printJSON(cmd, out); done {
 			return err
 		}
@@ -98,10 +104,8 @@ func planTopics(ctx context.Context, cmd *cli.Command) error {
 		for _, l := range left {
 			printf(cmd, "%s\n", l)
 		}
-		printf(cmd, "\ndelay  hops\n")
-		for _, h := range out.Hops {
-			printf(cmd, "%-5s  %s\n", h.Delay, h)
-		}
+		printHops(cmd, out.Hops)
+		out.Proposal.print(cmd)
 		return nil
 	})
 }
@@ -192,42 +196,4 @@ func (l leftover) String() string {
 		return l.change().String()
 	}
 	return fmt.Sprintf("empty  %s is no longer named by the domain; delete it once no process runs by the old file", l.Topic)
-}
-
-// hops is a delay and the tiers it goes through.
-type hops struct {
-	Delay  string   `json:"delay"`
-	Topics []string `json:"topics"`
-}
-
-// someHops returns the way of some usual delays within the domain's horizon.
-func someHops(r *router.Router) []hops {
-	const day = 24 * time.Hour
-	var out []hops
-	for _, d := range []struct {
-		text  string
-		delay time.Duration
-	}{{"1m", time.Minute}, {"10m", 10 * time.Minute}, {"30m", 30 * time.Minute}, {"1h", time.Hour}, {"24h", day}, {"7d", 7 * day}} {
-		if d.delay <= r.Domain().Delay.Horizon {
-			out = append(out, hops{d.text, r.Hops(d.delay)})
-		}
-	}
-	return out
-}
-
-// String returns the tiers' short names, repeats as a number.
-func (h hops) String() string {
-	var parts []string
-	for i := 0; i < len(h.Topics); {
-		n := i
-		for n < len(h.Topics) && h.Topics[n] == h.Topics[i] {
-			n++
-		}
-		name := h.Topics[i][strings.LastIndex(h.Topics[i], ".delay.")+len(".delay."):]
-		if n-i > 1 {
-			name = fmt.Sprintf("%d × %s", n-i, name)
-		}
-		parts, i = append(parts, name), n
-	}
-	return strings.Join(parts, ", ")
 }
