@@ -105,13 +105,12 @@ const (
 )
 
 // Encode returns the text of a commit of w: m, and what is finished in w; m's
-// own Finished stands for what was not read since. The text is empty where
-// there is nothing to say.
+// own Finished stands for what was not read since. The topic is named even
+// where there is nothing else to say: a commit that outlives its topic must not
+// be taken for one of the next topic of that name, whose records nobody has
+// read (package trim).
 func (m *Metadata) Encode(w *Window, topicID [16]byte) string {
 	finished := w.finished(m.Finished)
-	if len(finished.runs) == 0 && len(m.Notes) == 0 && m.Life == (Life{}) {
-		return ""
-	}
 	b := make([]byte, 0, 256)
 	b = append(b, version)
 	b = append(b, topicID[:]...)

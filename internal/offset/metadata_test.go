@@ -233,3 +233,21 @@ func FuzzParse(f *testing.F) {
 		require.LessOrEqual(t, len(m.Encode(&w, topic)), MaxMetadata)
 	})
 }
+
+// A topic that is deleted and made anew has the same name, and offsets that
+// were another's.
+func TestEveryCommitNamesItsTopic(t *testing.T) {
+	t.Parallel()
+	var w Window
+	for i := range int64(100) {
+		w.Add(i, 1)
+		w.Done(i)
+	}
+	text := (&Metadata{}).Encode(&w, topic)
+	require.NotEmpty(t, text)
+	m, err := Parse(text, topic, 100)
+	require.NoError(t, err)
+	require.Equal(t, Metadata{}, m)
+	_, err = Parse(text, [16]byte{9}, 100)
+	require.ErrorIs(t, err, ErrForeign)
+}

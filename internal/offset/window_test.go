@@ -208,7 +208,7 @@ func TestAWindowTellsThatItIsScatteredBeforeItsMetadataIsFull(t *testing.T) {
 			w.Done(o)
 		}
 		require.False(t, w.Scattered())
-		require.Empty(t, (&Metadata{}).Encode(&w, topic))
+		require.Less(t, len((&Metadata{}).Encode(&w, topic)), 48)
 	}
 }
 
