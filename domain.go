@@ -47,9 +47,8 @@ type Domain struct {
 	MaxPayload int `yaml:"max_payload"`
 	// Retention says how long topics keep records.
 	Retention Retention `yaml:"retention"`
-	// Trim is how often a mover that trims deletes what all groups are done
-	// with. Zero: 60 s.
-	Trim time.Duration `yaml:"trim"`
+	// Trim says how who trims deletes what all groups are done with.
+	Trim Trim `yaml:"trim"`
 }
 
 // Durability is how safe an acknowledged task is.
@@ -170,6 +169,18 @@ type Retention struct {
 	Outage time.Duration `yaml:"outage"`
 }
 
+// Trim says how lanes and tiers are freed of what all groups that read them
+// have committed. Nothing is deleted unless a process is told to, a mover or
+// the command "ax trim".
+type Trim struct {
+	// Every is the time between two rounds; 1 s to 24 h. Zero: 1 min.
+	Every time.Duration `yaml:"every"`
+	// Groups are the consumer groups beside ax's own that read the lanes, an
+	// audit's perhaps: each of them all lanes. What one of them has not
+	// committed is kept, and where it has no commit, everything is. At most 64.
+	Groups []string `yaml:"groups"`
+}
+
 // The domain's defaults, each in the place of a zero field.
 const (
 	DefaultTimeout  = time.Minute
@@ -233,7 +244,8 @@ func (d Domain) WithDefaults() Domain {
 
 	set(&d.MaxPayload, 1<<20-64<<10)
 	set(&d.Retention.Outage, 7*24*time.Hour)
-	set(&d.Trim, time.Minute)
+	set(&d.Trim.Every, time.Minute)
+	d.Trim.Groups = slices.Clone(d.Trim.Groups)
 	return d
 }
 

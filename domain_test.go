@@ -21,6 +21,19 @@ func TestDomainWithJustANameIsValid(t *testing.T) {
 	require.NoError(t, ax.Domain{Name: "orders", Durability: ax.Fast}.Validate())
 }
 
+// groups returns what lets a domain wait for the groups.
+func groups(names ...string) func(*ax.Domain) {
+	return func(d *ax.Domain) { d.Trim.Groups = names }
+}
+
+func manyGroups(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("group-%d", i)
+	}
+	return all
+}
+
 func TestWithDefaultsIsIdempotent(t *testing.T) {
 	t.Parallel()
 	for _, d := range []ax.Domain{
@@ -162,8 +175,20 @@ func TestValidateNamesPathAndValueOfEveryFault(t *testing.T) {
 		{func(d *ax.Domain) { d.Retention.Tasks = 8 * 24 * time.Hour }, `retention.tasks|192h0m0s|more than the longest tier 24h0m0s plus outage 168h0m0s`},
 		{func(d *ax.Domain) { d.Retention.Tasks = 192*time.Hour + 1 }, ``},
 		{func(d *ax.Domain) { d.Retention.Tasks = 200_000 * time.Hour }, `retention.tasks|200000h0m0s|want 1s to 175200h0m0s`},
-		{func(d *ax.Domain) { d.Trim = time.Millisecond }, `trim|1ms|want 1s to`},
-		{func(d *ax.Domain) { d.Trim, d.MaxPayload = -1, -1 }, "max_payload|-1|want\ntrim|-1ns|want"},
+		{func(d *ax.Domain) { d.Trim.Every = time.Millisecond }, `trim.every|1ms|want 1s to`},
+		{func(d *ax.Domain) { d.Trim.Every = 25 * time.Hour }, `trim.every|25h0m0s|want 1s to 24h0m0s`},
+		{func(d *ax.Domain) { d.Trim.Every, d.MaxPayload = -1, -1 }, "max_payload|-1|want\ntrim.every|-1ns|want"},
+		{groups("audit", "billing of eu", strings.Repeat("g", 249)), ``},
+		{groups("audit", ""), `trim.groups[1]||is required`},
+		{groups(strings.Repeat("g", 250)), `trim.groups[0]|"` + strings.Repeat("g", 77) + `…"|is longer than 249 bytes`},
+		{groups("audit", "other", "audit"), `trim.groups[2]|"audit"|is used twice`},
+		{groups("orders.worker.low"), `trim.groups[0]|"orders.worker.low"|is one of the domain's own`},
+		{groups("orders.mover.near"), `trim.groups[0]|"orders.mover.near"|is one of the domain's own`},
+		{groups("orders.mover.far"), `trim.groups[0]|"orders.mover.far"|is one of the domain's own`},
+		{func(d *ax.Domain) { d.Prefix = "eu."; groups("orders.worker.low")(d) }, ``},
+		{func(d *ax.Domain) { d.Prefix = "eu."; groups("eu.orders.worker.low")(d) }, `trim.groups[0]|"eu.orders.worker.low"|is one of the domain's own`},
+		{groups(manyGroups(64)...), ``},
+		{groups(manyGroups(65)...), `trim.groups (their number)|65|want 0 to 64`},
 	} {
 		d := ax.Domain{Name: "orders"}
 		c.set(&d)

@@ -22,6 +22,8 @@ const (
 	maxCommon      = 64
 	maxLanes       = 64
 	maxPartitions  = 10_000
+	maxGroups      = 64
+	maxGroupBytes  = 249
 	maxAge         = 10 * 365 * 24 * time.Hour
 )
 
@@ -49,7 +51,7 @@ func (d Domain) Validate() error {
 	v.delay(d.Delay)
 	v.within("max_payload", d.MaxPayload, 1, 512<<20)
 	v.retention(d)
-	v.between("trim", d.Trim, time.Second, 24*time.Hour)
+	v.trim(d)
 	return errors.Join(v.faults...)
 }
 
@@ -237,4 +239,31 @@ func (v *validator) retention(d Domain) {
 			"would forget waiting tasks: want 0 (never) or more than the longest tier %s plus outage %s = %s", longest, r.Outage, least))
 	}
 	v.between("retention.tasks", r.Tasks, time.Second, 2*maxAge)
+}
+
+func (v *validator) trim(d Domain) {
+	v.between("trim.every", d.Trim.Every, time.Second, 24*time.Hour)
+	v.within("trim.groups (their number)", len(d.Trim.Groups), 0, maxGroups)
+	own := map[string]bool{}
+	for _, role := range []string{"mover.far", "mover.near"} {
+		own[d.Prefix+d.Name+"."+role] = true
+	}
+	for _, l := range d.Lanes {
+		own[d.Prefix+d.Name+".worker."+l.Name] = true
+	}
+	seen := map[string]bool{}
+	for i, g := range d.Trim.Groups {
+		path := fmt.Sprintf("trim.groups[%d]", i)
+		switch {
+		case g == "":
+			v.fault(path, "", "is required")
+		case len(g) > maxGroupBytes:
+			v.fault(path, quote(text.Clip(g, 80)), fmt.Sprintf("is longer than %d bytes", maxGroupBytes))
+		case seen[g]:
+			v.fault(path, quote(g), "is used twice")
+		case own[g]:
+			v.fault(path, quote(g), "is one of the domain's own, which count without being listed")
+		}
+		seen[g] = true
+	}
 }

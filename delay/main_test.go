@@ -64,7 +64,7 @@ func silent(t *testing.T, c *fakekafka.Cluster, d ax.Delay) *bench {
 		d.Rate = 1
 	}
 	r := c.Provision(t, ax.Domain{
-		Name: "orders", Delay: d, Trim: time.Second,
+		Name: "orders", Delay: d, Trim: ax.Trim{Every: time.Second},
 		Lanes: []ax.Lane{{Name: "high", Weight: 2, Partitions: 1}, {Name: "low", Weight: 1, Partitions: 2}},
 	})
 	b := &bench{

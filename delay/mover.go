@@ -64,9 +64,10 @@ func WithCommitEvery(d time.Duration) Option { return func(c *config) { c.commit
 func WithGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
 
 // WithTrim lets the mover delete what all groups of the domain are done with
-// from lanes and tiers, at the domain's Trim interval. It needs the DELETE
-// permission on the topics; where that is missing, nothing is deleted and an
-// error is logged.
+// from lanes and tiers, when it starts and then each [ax.Trim.Every]. That needs
+// the permissions DELETE on the topics and DESCRIBE on all groups; where they
+// are missing, nothing is deleted and an error is logged once in each interval.
+// The command "ax trim" does the same in a process of its own.
 func WithTrim() Option { return func(c *config) { c.trim = true } }
 
 // Mover republishes what is due. Make it with [New].
@@ -180,7 +181,7 @@ func (m *Mover) Run(ctx context.Context) error {
 	}
 	wg.Go(func() { m.danger.watch(ctx, m, m.readers[0].member.Kafka()) })
 	if m.cfg.trim {
-		wg.Go(func() { m.trimLoop(ctx, m.readers[0].member.Kafka()) })
+		wg.Go(func() { m.trimLoop(ctx) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)

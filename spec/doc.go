@@ -83,7 +83,9 @@
 //	retention:
 //	  tasks: 720h              # default 0s, never
 //	  outage: 168h
-//	trim: 1m
+//	trim:                      # by "ax trim", or a mover with --trim
+//	  every: 1m
+//	  groups: [audit]          # that read the lanes beside ax's own; default none
 //
 // Durations are Go's: 300ms, 30s, 1h30m; a day is 24h. Texts need quotes only
 // where YAML would take them for something else than a scalar. A key without

@@ -37,7 +37,7 @@ func TestParseTellsLinePathValueAndReason(t *testing.T) {
 		"unknown key of a kind":      {head + "kinds:\n  order.close:\n    time_out: 3s\n", `o.yaml:4: kinds.order.close.time_out: unknown key, did you mean timeout?`},
 		"unknown key, line break":    {head + "\"a\\nb\": 3\n", `o.yaml:2: "a\nb": unknown key, want one of domain, prefix, kafka, durability, replication, lanes, default_lane, kinds, delay, max_payload, retention, trim`},
 		"misspelt domain":            {"domian: orders\n", `o.yaml:1: domian: unknown key, did you mean domain?`},
-		"a key twice":                {head + "trim: 1m\n\ntrim: 2m\n", `o.yaml:4: trim: is given twice, first in line 2`},
+		"a key twice":                {head + "trim: {every: 1m}\n\ntrim: {every: 2m}\n", `o.yaml:4: trim: is given twice, first in line 2`},
 		"a kind twice":               {head + "kinds:\n  a: {}\n  b: {}\n  a: {}\n", `o.yaml:5: kinds.a: is given twice, first in line 3`},
 		"a list as key":              {head + "kinds:\n  ? [a]\n  : {}\n", `o.yaml:3: kinds: want plain texts as keys`},
 		"a text for a number":        {head + "lanes:\n  - name: a\n    weight: heavy\n", `o.yaml:4: lanes[0].weight: "heavy": want a whole number`},
@@ -48,11 +48,13 @@ func TestParseTellsLinePathValueAndReason(t *testing.T) {
 		"a text for a factor":        {head + "kinds: {a: {backoff: {factor: much}}}\n", `o.yaml:2: kinds.a.backoff.factor: "much": want a number`},
 		"infinity for a factor":      {head + "kinds: {a: {backoff: {factor: inf}}}\n", `o.yaml:2: kinds.a.backoff.factor: "inf": want a number`},
 		"a text for a switch":        {head + "kafka:\n  tls:\n    enabled: yes\n", `o.yaml:4: kafka.tls.enabled: "yes": want true or false`},
-		"a duration without a unit":  {head + "trim: 60\n", `o.yaml:2: trim: "60": want a duration such as 300ms, 30s or 1h30m`},
-		"a duration in days":         {head + "trim: 1d\n", `o.yaml:2: trim: "1d": want a duration such as 300ms, 30s or 1h30m; a day is 24h`},
+		"a duration without a unit":  {head + "trim: {every: 60}\n", `o.yaml:2: trim.every: "60": want a duration such as 300ms, 30s or 1h30m`},
+		"a duration in days":         {head + "trim: {every: 1d}\n", `o.yaml:2: trim.every: "1d": want a duration such as 300ms, 30s or 1h30m; a day is 24h`},
 		"a duration in a list":       {head + "delay:\n  tiers:\n    - 5s\n    - soon\n", `o.yaml:5: delay.tiers[1]: "soon": want a duration such as 300ms, 30s or 1h30m`},
 		"a text for a list":          {head + "kafka:\n  brokers: localhost:9092\n", `o.yaml:3: kafka.brokers: "localhost:9092": want a list`},
 		"a text for a section":       {head + "delay: 5s\n", `o.yaml:2: delay: "5s": want keys and values`},
+		"a duration for trim":        {head + "trim: 1m\n", `o.yaml:2: trim: "1m": want keys and values`},
+		"a text for groups":          {head + "trim: {groups: audit}\n", `o.yaml:2: trim.groups: "audit": want a list`},
 		"a list for a section":       {head + "kinds: [a]\n", `o.yaml:2: kinds: a list: want keys and values`},
 		"a mapping for a text":       {head + "prefix: {a: b}\n", `o.yaml:2: prefix: keys and values: want a text`},
 		"a merge of a text":          {head + "delay:\n  <<: x\n", `o.yaml:3: delay.<<: want an alias of keys and values`},
@@ -67,6 +69,7 @@ func TestParseTellsLinePathValueAndReason(t *testing.T) {
 		"a fraction as common delay":      {head + "delay: {common: [1.0001ms]}\n", `o.yaml:2: delay.common[0]: 1.0001ms: want whole milliseconds`},
 		"impossible number of commons":    {head + "delay:\n  rate: 1\n  common: [" + tiers(65) + "]\n", `o.yaml:4: delay.common (their number): 65: want 0 to 64`},
 		"days as common delay":            {head + "delay: {common: [7d]}\n", `o.yaml:2: delay.common[0]: "7d": want a duration such as 300ms, 30s or 1h30m; a day is 24h`},
+		"impossible group to wait for":    {head + "trim:\n  groups: [a,\n    orders.mover.far]\n", `o.yaml:4: trim.groups[1]: "orders.mover.far": is one of the domain's own, which count without being listed`},
 		"impossible value of a kind":      {head + "kinds:\n  order.close:\n    timeout: 1000h\n", `o.yaml:4: kinds.order.close.timeout: 1000h0m0s: want 1ms to 720h0m0s`},
 		"impossible name of a kind":       {head + "kinds:\n  order close: {}\n", `o.yaml:3: kinds."order close": "order close": holds a space or a control character`},
 		"impossible value, absent key":    {head + "lanes:\n  - name: a\n    weight: 1\n  - name: b\n", `o.yaml:5: lanes[1].weight: 0: want 1 to 1000`},
@@ -114,7 +117,7 @@ lanes:
     weight: 5000
   - name: b
     weight: heavy
-trim: 1d
+trim: {every: 1d}
 colour: red
 max_payload: -1
 kinds:
@@ -124,7 +127,7 @@ kinds:
 		`o.yaml:1: replication: 101: want 1 to 100`,
 		`o.yaml:4: lanes[0].weight: 5000: want 1 to 1000`,
 		`o.yaml:6: lanes[1].weight: "heavy": want a whole number`,
-		`o.yaml:7: trim: "1d": want a duration such as 300ms, 30s or 1h30m; a day is 24h`,
+		`o.yaml:7: trim.every: "1d": want a duration such as 300ms, 30s or 1h30m; a day is 24h`,
 		`o.yaml:8: colour: unknown key, want one of domain, prefix, kafka, durability, replication, lanes, default_lane, kinds, delay, max_payload, retention, trim`,
 		`o.yaml:9: max_payload: -1: want 1 to 536870912`,
 		`o.yaml:11: kinds.k.timeout: -1s: want 1ms to 720h0m0s`,

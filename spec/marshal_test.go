@@ -17,13 +17,13 @@ func TestMarshalPrintsShortDurationsAndNoSecret(t *testing.T) {
 	out, err := spec.Marshal(ax.Domain{
 		Name:  "orders",
 		Kafka: ax.Kafka{SASL: ax.SASL{Mechanism: "PLAIN", User: "u", Password: "hunter2"}},
-		Trim:  90 * time.Minute,
+		Trim:  ax.Trim{Every: 90 * time.Minute, Groups: []string{"audit"}},
 		Kinds: map[string]ax.Kind{"k": {Timeout: 90 * time.Second}},
 	})
 	require.NoError(t, err)
 	require.NotContains(t, string(out), "hunter2")
 	require.Contains(t, string(out), "tiers: [5s, 30s, 1m, 5m, 15m, 1h, 6h, 24h]\n")
-	require.Contains(t, string(out), "trim: 1h30m\n")
+	require.Contains(t, string(out), "trim:\n  every: 1h30m\n  groups: [audit]\n")
 	require.Contains(t, string(out), "timeout: 1m30s\n")
 	require.Contains(t, string(out), "horizon: 9600h\n")
 
@@ -167,6 +167,7 @@ func ExampleMarshal() {
 	// max_payload: 983040
 	// retention:
 	//   outage: 168h
-	// trim: 1m
+	// trim:
+	//   every: 1m
 	// <nil>
 }

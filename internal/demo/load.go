@@ -59,7 +59,7 @@ func classes() []class {
 // seconds shows tasks that take several hops.
 func domain(k ax.Kafka, brokers int) ax.Domain {
 	d := ax.Domain{
-		Name: "demo", Kafka: k, Trim: 5 * time.Second,
+		Name: "demo", Kafka: k, Trim: ax.Trim{Every: 5 * time.Second},
 		Kinds: map[string]ax.Kind{},
 		Delay: ax.Delay{
 			Tiers:  []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second},

@@ -57,7 +57,7 @@ func newDomain(cfg config) ax.Domain {
 			Tiers: []time.Duration{2 * time.Second, 7 * time.Second}, Partitions: 3,
 			Window: 500 * time.Millisecond, NearPartitions: 3, Rate: 2000,
 		},
-		Trim: 10 * time.Second,
+		Trim: ax.Trim{Every: 10 * time.Second},
 	}
 	if scenarios[cfg.scenario].crowd != nil {
 		for i := range d.Lanes {
