@@ -69,9 +69,10 @@ type admin struct {
 	watch *kafka.Watch
 }
 
-// connect returns a connection on which a broker has answered.
-func connect(ctx context.Context, d ax.Domain) (*admin, error) {
-	opts, watch, err := kafka.Options(d, "cli", nil)
+// connect returns a role's connection on which a broker has answered. log may
+// be nil.
+func connect(ctx context.Context, d ax.Domain, role string, log *slog.Logger) (*admin, error) {
+	opts, watch, err := kafka.Options(d, role, log)
 	if err != nil {
 		return nil, &usageError{err}
 	}

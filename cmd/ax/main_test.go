@@ -133,7 +133,7 @@ func TestABrokerThatDoesNotAnswerIsAFailure(t *testing.T) {
 func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{
-		"", "demo", "topics", "topics plan", "topics apply", "topics check", "submit", "mover", "tiers",
+		"", "demo", "topics", "topics plan", "topics apply", "topics check", "submit", "mover", "tiers", "trim",
 		"config", "config check", "config print", "version",
 	} {
 		got := call(t, append(strings.Fields(path), "--help")...)

@@ -52,7 +52,7 @@ func planned(ctx context.Context, cmd *cli.Command, fn func(*router.Router, *rou
 	if err != nil {
 		return &usageError{err}
 	}
-	adm, err := connect(ctx, d)
+	adm, err := connect(ctx, d, "cli", nil)
 	if err != nil {
 		return err
 	}
