@@ -46,6 +46,13 @@ func TestWithDefaultsIsIdempotent(t *testing.T) {
 	}
 }
 
+func TestWithDefaultsSharesNoListOfGroups(t *testing.T) {
+	t.Parallel()
+	d := ax.Domain{Name: "o", Trim: ax.Trim{Groups: []string{"audit"}}}
+	d.WithDefaults().Trim.Groups[0] = "changed"
+	require.Equal(t, "audit", d.Trim.Groups[0])
+}
+
 func TestWithDefaultsFillsWhatIsZero(t *testing.T) {
 	t.Parallel()
 	d := ax.Domain{Name: "o", Lanes: []ax.Lane{{Name: "a", Weight: 1, Limit: 3}, {Name: "b", Weight: 1}}, Kinds: map[string]ax.Kind{"k": {}}}.WithDefaults()

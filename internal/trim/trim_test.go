@@ -1,17 +1,14 @@
 package trim_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/internal/fakekafka"
 	"github.com/axtasks/ax/internal/trim"
 )
@@ -196,91 +193,6 @@ func TestATopicThatIsMadeAnewDuringARoundIsKept(t *testing.T) {
 	})
 }
 
-// Who may not ask or delete keeps what that is about, says so once in an
-// interval, and trims all else.
-func TestWhatIsRefusedIsKeptAndAllElseIsTrimmed(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		fault kfake.Fault
-		err   string
-	}{
-		"to delete":                  {kfake.Fault{Keys: []kmsg.Key{kmsg.DeleteRecords}, Topic: "orders.lane.high", Err: kerr.TopicAuthorizationFailed}, "orders.lane.high: delete records: TOPIC_AUTHORIZATION_FAILED"},
-		"to ask the own group":       {kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Group: "orders.worker.high", Err: kerr.GroupAuthorizationFailed}, "commits of group orders.worker.high: GROUP_AUTHORIZATION_FAILED"},
-		"to ask where the log ends":  {kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "orders.lane.high", Err: kerr.UnknownServerError}, "orders.lane.high: ask for the log's start: UNKNOWN_SERVER_ERROR"},
-		"a commit that is not known": {kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Group: "orders.worker.high", Err: kerr.UnstableOffsetCommit}, "orders.worker.high: UNSTABLE_OFFSET_COMMIT"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			fakekafka.Bubble(t, func(t *testing.T, k *fakekafka.Cluster) {
-				b := newBench(t, k)
-				high, near := b.r.Lane("high"), b.r.Near()
-				b.put(high, 0, 10)
-				b.put(near, 0, 10)
-				b.commit(b.r.LaneGroup("high"), high, 0, 8)
-				b.commit(b.r.NearGroup(), near, 0, 6)
-				c.fault.Count = -1
-				fault := k.Kfake().Fault(c.fault)
-				stop := b.run()
-				time.Sleep(4*time.Minute + 50*time.Second)
-				require.Zero(t, b.start(high, 0))
-				require.EqualValues(t, 6, b.start(near, 0))
-				require.Equal(t, 5, b.log.count("level=ERROR"), "once at the start and in each of four intervals")
-				require.Equal(t, 5, b.log.count(c.err))
-				fault.Remove()
-				time.Sleep(time.Minute)
-				require.EqualValues(t, 8, b.start(high, 0), "nothing was lost but time")
-				require.Equal(t, 5, b.log.count("level=ERROR"))
-				stop()
-			})
-		})
-	}
-}
-
-func TestAGroupThatCannotBeAskedKeepsTheLanesItReads(t *testing.T) {
-	t.Parallel()
-	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
-		b := newBench(t, c, "audit")
-		for _, lane := range []string{"high", "low"} {
-			b.put(b.r.Lane(lane), 0, 10)
-			b.commit(b.r.LaneGroup(lane), b.r.Lane(lane), 0, 8)
-			b.commit("audit", b.r.Lane(lane), 0, 8)
-		}
-		b.put(b.r.Near(), 0, 10)
-		b.commit(b.r.NearGroup(), b.r.Near(), 0, 6)
-		fault := c.Kfake().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Group: "audit", Err: kerr.GroupAuthorizationFailed, Count: -1})
-		report, err := b.trim.Once(t.Context())
-		require.ErrorIs(t, err, ax.ErrAuth)
-		require.Len(t, err.(interface{ Unwrap() []error }).Unwrap(), 1, "a group's error is said once, not for each lane")
-		require.EqualValues(t, 6, report.Deleted())
-		require.EqualValues(t, 6, b.start(b.r.Near(), 0))
-		fault.Remove()
-		require.EqualValues(t, 16, b.once().Deleted())
-	})
-}
-
-// A coordinator that does not answer costs a round its deadline, not the others
-// their answers.
-func TestACoordinatorThatIsAwayHoldsUpNobodyElse(t *testing.T) {
-	t.Parallel()
-	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
-		b := newBench(t, c, "audit")
-		high, near := b.r.Lane("high"), b.r.Near()
-		b.put(high, 0, 10)
-		b.put(near, 0, 10)
-		b.commit(b.r.LaneGroup("high"), high, 0, 8)
-		b.commit("audit", high, 0, 8)
-		b.commit(b.r.NearGroup(), near, 0, 6)
-		c.Kfake().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Group: "audit", Err: kerr.CoordinatorNotAvailable, Count: -1})
-		c.Kfake().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Group: "audit", Err: kerr.CoordinatorNotAvailable, Count: -1})
-		began := time.Now()
-		_, err := b.trim.Once(t.Context())
-		require.ErrorContains(t, err, "commits of group audit: ")
-		require.LessOrEqual(t, time.Since(began), 11*time.Second)
-		require.Zero(t, b.start(high, 0))
-		require.EqualValues(t, 6, b.start(near, 0))
-	})
-}
-
 func TestAListedGroupThatHasNeverCommittedIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
@@ -294,41 +206,6 @@ func TestAListedGroupThatHasNeverCommittedIsWarnedOf(t *testing.T) {
 		require.Equal(t, 3, b.log.count(`orders.lane.high for audti`))
 		require.Zero(t, b.log.count("orders.delay.near"), "the own group may just have had no reason yet")
 		require.Zero(t, b.log.count("level=ERROR"))
-	})
-}
-
-func TestAMissingTopicIsSaidAndAllElseIsTrimmed(t *testing.T) {
-	t.Parallel()
-	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
-		b := newBench(t, c)
-		b.put(b.r.Near(), 0, 10)
-		b.commit(b.r.NearGroup(), b.r.Near(), 0, 6)
-		require.NoError(t, c.Kfake().DeleteTopic(b.r.Lane("high")))
-		report, err := b.trim.Once(t.Context())
-		require.ErrorContains(t, err, "orders.lane.high: it does not exist")
-		require.Contains(t, report.String(), "orders.lane.high: kept: it does not exist")
-		require.EqualValues(t, 6, b.start(b.r.Near(), 0))
-	})
-}
-
-func TestARoundWithoutAnAnswerEndsWithinItsDeadline(t *testing.T) {
-	t.Parallel()
-	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
-		b := newBench(t, c)
-		gone := make(chan struct{})
-		defer close(gone)
-		c.Kfake().ControlKey(kmsg.Metadata.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
-			c.Kfake().KeepControl()
-			c.Kfake().SleepControl(func() { <-gone })
-			return nil, nil, false
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		began := time.Now()
-		report, err := b.trim.Once(ctx)
-		require.Error(t, err)
-		require.Equal(t, trim.Report{}, report)
-		require.LessOrEqual(t, time.Since(began), 10*time.Second)
 	})
 }
 
