@@ -64,7 +64,7 @@ func load(t *testing.T) compose {
 func TestComposeHasAllRoles(t *testing.T) {
 	t.Parallel()
 	c := load(t)
-	for _, name := range []string{"kafka", "topics", "mover", "orders-worker", "orders-service", "demo"} {
+	for _, name := range []string{"kafka", "topics", "mover", "trim", "orders-worker", "orders-service", "demo"} {
 		require.Contains(t, c.Services, name)
 	}
 	for name, s := range c.Services {
