@@ -3,7 +3,8 @@
 // carry the build tag kafka and need the address of a cluster of three nodes in
 // AX_KAFKA; the command of internal/rig starts one and sets it. Without it they
 // fail: a missing broker is not a reason to skip. One of them needs
-// AX_KAFKA_CONTROL as well, through which it kills and freezes brokers.
+// brokers with an authorizer that allows what no rule is about, another
+// AX_KAFKA_CONTROL, through which it kills and freezes brokers.
 //
 // The test binary is worker and mover too: it starts itself again with a role
 // in its environment, so that a role is a process that can be killed.
