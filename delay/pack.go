@@ -49,7 +49,10 @@ var errPacked = errors.New("what was packed can't be unpacked")
 func unpack(b []byte) (*kgo.Record, error) {
 	u := unpacker{b: b, ok: true}
 	r := &kgo.Record{Key: u.text(), Value: u.text()}
-	if n := u.number(); n > 0 && n <= len(u.b) {
+	switch n := u.number(); {
+	case n > len(u.b):
+		return nil, errPacked
+	case n > 0:
 		r.Headers = make([]kgo.RecordHeader, n)
 		for i := range r.Headers {
 			r.Headers[i] = kgo.RecordHeader{Key: u.name(), Value: u.text()}

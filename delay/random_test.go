@@ -146,7 +146,7 @@ func (w *world) repeated(moved []time.Time) bool {
 // but what a mover had moved when it died.
 func TestWhateverMoversAndClocksDoTasksAreOnTimeAndTakeTheirHops(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(6) {
+	for seed := range uint64(3) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
@@ -168,7 +168,7 @@ func TestWhateverMoversAndClocksDoTasksAreOnTimeAndTakeTheirHops(t *testing.T) {
 				w.come()
 				w.come()
 				time.Sleep(2 * time.Second)
-				for i := range 400 {
+				for i := range 250 {
 					w.submit(fmt.Sprint("t", i))
 					if i%10 == 9 {
 						switch n := w.rng.IntN(6); {
@@ -182,7 +182,7 @@ func TestWhateverMoversAndClocksDoTasksAreOnTimeAndTakeTheirHops(t *testing.T) {
 					}
 					time.Sleep(time.Duration(w.rng.Int64N(int64(2 * time.Second))))
 				}
-				time.Sleep(15 * time.Minute)
+				time.Sleep(10 * time.Minute)
 				w.judge()
 			})
 		})
@@ -244,7 +244,7 @@ func (w *world) judge() {
 			require.Equal(t, want, tr.hops, "task %s of %s", s.ID, s.Due.Sub(s.at))
 		}
 	}
-	require.Greater(t, undisturbed, 50)
+	require.Greater(t, undisturbed, 30)
 	require.Less(t, most, 60, "a task goes round")
 	t.Logf("%d tasks, %d undisturbed, %d kills, %d changes, at most %d records of one", len(w.sent), undisturbed, len(w.kills), len(w.changes), most)
 }

@@ -168,13 +168,13 @@ func (a *alive) fresh(now time.Time) bool {
 	return false
 }
 
-// unknownSince returns since when no heartbeat was answered in time.
+// unknownSince returns since when no heartbeat was answered, where that is too
+// long.
 func (a *alive) unknownSince() (time.Time, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.forgot.IsZero() {
 		return a.forgot, true
 	}
-	known := a.sent.Add(a.patience())
-	return known, time.Now().After(known) && !a.joining
+	return a.sent, time.Since(a.sent) > a.patience() && !a.joining
 }
