@@ -21,6 +21,7 @@ type config struct {
 	versionAsked bool // -kafka-version was given
 	acl          bool
 	proxy        bool
+	ownDisk      int // the node that has one; 0: none
 	timeout      time.Duration
 	set          map[string]string // extra broker properties
 	command      []string          // empty: print the address and wait
@@ -41,6 +42,8 @@ func parseArgs(args []string, stderr io.Writer) (config, error) {
 	fs.StringVar(&cfg.kafkaVersion, "kafka-version", defaultKafkaVersion, "Kafka `version`, for java")
 	fs.BoolVar(&cfg.acl, "acl", false, "turn the authorizer on; super users are ANONYMOUS and "+adminUser)
 	fs.BoolVar(&cfg.proxy, "proxy", false, "put a proxy between the clients and each node, for java; see AX_KAFKA_CONTROL")
+	fs.IntVar(&cfg.ownDisk, "own-disk", 0,
+		"the `node` whose data lie on a disk of its own that can be made full, for java on Linux, as root; see AX_KAFKA_CONTROL")
 	fs.DurationVar(&cfg.timeout, "timeout", 90*time.Second,
 		"how long a started cluster may take to be usable (downloads not counted)")
 	fs.Func("set", "extra broker property `key=value`, repeatable", func(s string) error {
@@ -93,6 +96,12 @@ func (c config) validate(rest []string) error {
 	}
 	if c.proxy && (c.provider == providerAddress || c.provider == providerDocker) {
 		errs = append(errs, fmt.Errorf("-proxy: provider %s does not support it", c.provider))
+	}
+	if c.ownDisk < 0 || c.ownDisk > c.nodes {
+		errs = append(errs, fmt.Errorf("-own-disk %d: want a node from 1 to %d", c.ownDisk, c.nodes))
+	}
+	if c.ownDisk > 0 && (c.provider == providerAddress || c.provider == providerDocker) {
+		errs = append(errs, fmt.Errorf("-own-disk: provider %s does not support it", c.provider))
 	}
 	if c.timeout <= 0 {
 		errs = append(errs, fmt.Errorf("-timeout %s: want a positive duration", c.timeout))

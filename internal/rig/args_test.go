@@ -31,6 +31,7 @@ func TestParseArgs(t *testing.T) {
 			c.acl = true
 			c.timeout = 5 * time.Second
 		})},
+		{"disk", "-own-disk 3 -nodes 3", defaults(func(c *config) { c.ownDisk, c.nodes = 3, 3 })},
 		{"proxy", "-proxy -nodes 3", defaults(func(c *config) { c.proxy, c.nodes = true, 3 })},
 		{"version", "-kafka-version 4.0.1 -provider java", defaults(func(c *config) {
 			c.kafkaVersion, c.versionAsked, c.provider = "4.0.1", true, "java"
@@ -53,6 +54,8 @@ func TestParseArgsRefuses(t *testing.T) {
 		"-kafka-version ../x":          `-kafka-version "../x"`,
 		"-timeout 0s":                  "positive",
 		"-proxy -provider docker":      "-proxy: provider docker",
+		"-own-disk 2":                  "-own-disk 2: want a node from 1 to 1",
+		"-own-disk 1 -provider docker": "-own-disk: provider docker",
 		"-set novalue":                 "key=value",
 		"go test":                      "after --",
 		"-nodes 1 --":                  "no command",

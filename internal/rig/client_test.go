@@ -28,6 +28,9 @@ func clientMain(roles []string) error {
 		"acl":       refusedByACL,
 		"freeze":    freezeOneBroker,
 		"orders":    obeyOrders,
+		"disk":      fillOneDisk,
+		"full":      fillNode1,
+		"outage":    killAll,
 	}
 	for _, role := range roles {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

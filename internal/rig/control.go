@@ -28,8 +28,7 @@ type control struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu    sync.Mutex // one order at a time
-	conns sync.Map   // net.Conn
+	conns sync.Map // net.Conn
 }
 
 // restartTimeout bounds the wait for a node that was started again.
@@ -87,8 +86,6 @@ func (s *control) accept() {
 }
 
 func (s *control) obey(words []string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if len(words) < 2 {
 		return errors.New("want an order and a node")
 	}
@@ -98,6 +95,10 @@ func (s *control) obey(words []string) error {
 		return fmt.Errorf("%s %s: want a node from 1 to %d", order, words[1], len(s.c.nodes))
 	}
 	n := s.c.nodes[id-1]
+	// One order at a time to each node. Nodes that are started again may need
+	// each other for that: alone, none of them is in a quorum.
+	n.orders.Lock()
+	defer n.orders.Unlock()
 	if err := s.order(n, order, args); err != nil {
 		return fmt.Errorf("%s node %d: %w", order, id, err)
 	}
@@ -106,7 +107,7 @@ func (s *control) obey(words []string) error {
 
 func (s *control) order(n *node, order string, args []string) error {
 	switch order {
-	case "kill", "start", "freeze", "thaw":
+	case "kill", "start", "freeze", "thaw", "fill", "unfill":
 		if len(args) > 0 {
 			return fmt.Errorf("unexpected %q", args)
 		}
@@ -125,10 +126,26 @@ func (s *control) order(n *node, order string, args []string) error {
 	case "thaw":
 		n.process().signal(syscall.SIGCONT)
 		return nil
+	case "fill", "unfill":
+		return disk(n, order)
 	case "cut", "heal", "delay":
 		return network(n, order, args)
 	}
 	return errors.New("unknown order")
+}
+
+// disk leaves the node no room, or gives it back.
+func disk(n *node, order string) error {
+	if !n.ownDisk {
+		return errors.New("it has no disk of its own: start the rig with -own-disk")
+	}
+	if order == "unfill" {
+		return freeDisk(n.dataDir())
+	}
+	// It ends by itself at the next thing that it can't write, or has done so
+	// while the room is given back.
+	n.process().killed.Store(true)
+	return fillDisk(n.dataDir())
 }
 
 // network changes the rules of the node's proxy.

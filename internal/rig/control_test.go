@@ -26,6 +26,8 @@ func TestOrdersThatMakeNoSenseAreRefused(t *testing.T) {
 		"kill x":             "want a node from 1 to 3",
 		"kill 1 now":         "unexpected",
 		"eat 1":              "eat node 1: unknown order",
+		"fill 1":             "start the rig with -own-disk",
+		"unfill 1 now":       "unexpected",
 		"cut 1":              "start the rig with -proxy",
 		"delay 2 1s 1.2.3.4": "start the rig with -proxy",
 	} {

@@ -30,8 +30,8 @@
 //   - address: AX_KAFKA is set already. That cluster is used as it is, after a
 //     ping; nothing is started, and the other variables are passed on unchanged.
 //   - docker: one node in a container. It has no secure listener and no process
-//     ids, so only AX_KAFKA is set. Asking for several nodes, for -acl or for a
-//     -kafka-version rules it out.
+//     ids, so only AX_KAFKA is set. Asking for several nodes, for -acl, -own-disk or
+//     a -kafka-version rules it out.
 //   - java: one or three nodes as Java processes, from jars which Maven
 //     downloads once into the user's cache directory. Everything is supported.
 //
@@ -43,9 +43,18 @@
 //	kill N             kill -9 node N
 //	start N            start it again on its directory, and wait until the cluster counts it in
 //	freeze N, thaw N   SIGSTOP, SIGCONT
+//	fill N             leave node N's disk no room: the broker ends by itself, with an error
+//	unfill N           give the room back
 //	cut N [FROM]       nothing passes between clients and node N; connections stay open
 //	delay N D [FROM]   what passes takes D longer, each way
 //	heal N [FROM]      end that; without FROM, for everybody
+//
+// One order is carried out at a time for each node; nodes that can't start alone,
+// since all of them were killed, are started through a connection each.
+//
+// fill and unfill need -own-disk N, which puts the node's data, but not its
+// metadata, on a tmpfs. That takes root, on Linux. The size of the tmpfs becomes
+// what is on it, so that filling it takes no time and no memory.
 //
 // The last three need -proxy: then AX_KAFKA names a proxy of each node, and the
 // brokers talk to each other past them. FROM is the address that a client dials
@@ -58,16 +67,16 @@
 // is killed when its leader ends. On Linux the kernel also kills the leaders
 // when the rig dies. A small second process, the guard, holds the reading end of
 // a pipe: when the rig ends in whatever way, kill -9 included, the guard sees the
-// pipe close, kills the groups that remain and removes the data directory. If
-// the guard is killed too, the next rig removes that directory: it holds a file
-// which only a live rig keeps locked. What a COMMAND moves into a process group
-// or session of its own escapes all this.
+// pipe close, kills the groups that remain, unmounts a node's own disk and
+// removes the data directory. If the guard is killed too, the next rig does that
+// to the directory: it holds a file which only a live rig keeps locked. What a
+// COMMAND moves into a process group or session of its own escapes all this.
 //
 // # Where to start reading
 //
 // main.go is the whole course of events; provider.go picks where the cluster
 // comes from; java.go runs nodes (node.go) made from properties.go, format.go,
 // secure.go and jars.go; ready.go decides when a cluster can be used;
-// control.go and proxy.go do harm by order;
+// control.go, disk_linux.go and proxy.go do harm by order;
 // process.go, guard.go and workdir.go are the ending described above.
 package main

@@ -31,6 +31,8 @@ func dockerUsable(ctx context.Context, cfg config) error {
 		return fmt.Errorf("can run 1 node, not %d", cfg.nodes)
 	case cfg.acl:
 		return errors.New("does not support -acl")
+	case cfg.ownDisk > 0:
+		return errors.New("does not support -own-disk")
 	case cfg.proxy:
 		return errors.New("does not support -proxy")
 	case cfg.versionAsked:

@@ -12,7 +12,7 @@ import (
 
 const formatTimeout = time.Minute
 
-// formatNodes fills each node's data directory. The storage tool takes a second,
+// formatNodes fills each node's directories of data and metadata. The storage tool takes a second,
 // so it runs for the first node only, which also holds the users; the others
 // get copies under their own identity. Its checkpoint of feature levels is part
 // of the copy: without that a broker starts, silently, as an old one.
@@ -26,12 +26,14 @@ func formatNodes(ctx context.Context, j *jvm, nodes []*node, sec *security, g *g
 		return fmt.Errorf("format node %d: %w", first.id, err)
 	}
 	for _, n := range nodes[1:] {
-		if err := os.CopyFS(n.dataDir(), os.DirFS(first.dataDir())); err != nil {
-			return fmt.Errorf("format node %d: %w", n.id, err)
-		}
-		meta := fmt.Sprintf("version=1\ncluster.id=%s\nnode.id=%d\ndirectory.id=%s\n", clusterID, n.id, newKafkaID())
-		if err := os.WriteFile(filepath.Join(n.dataDir(), "meta.properties"), []byte(meta), 0o644); err != nil {
-			return fmt.Errorf("format node %d: %w", n.id, err)
+		for dir, source := range map[string]string{n.dataDir(): first.dataDir(), n.metaDir(): first.metaDir()} {
+			if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
+				return fmt.Errorf("format node %d: %w", n.id, err)
+			}
+			meta := fmt.Sprintf("version=1\ncluster.id=%s\nnode.id=%d\ndirectory.id=%s\n", clusterID, n.id, newKafkaID())
+			if err := os.WriteFile(filepath.Join(dir, "meta.properties"), []byte(meta), 0o644); err != nil {
+				return fmt.Errorf("format node %d: %w", n.id, err)
+			}
 		}
 	}
 	return nil

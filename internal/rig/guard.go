@@ -115,7 +115,7 @@ func removeBusy(dir string) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for range 250 { // 5 s
-		if os.RemoveAll(dir) == nil {
+		if removeTree(dir) == nil {
 			return
 		}
 		<-tick.C

@@ -151,6 +151,16 @@ func (c *javaCluster) layOut(cfg config, ports []int) error {
 			n.proxyPort, n.internalPort = ports[3*cfg.nodes+2*i], ports[3*cfg.nodes+2*i+1]
 		}
 		c.nodes = append(c.nodes, n)
+		if n.id != cfg.ownDisk {
+			continue
+		}
+		n.ownDisk = true
+		if err := os.MkdirAll(n.dataDir(), 0o755); err != nil {
+			return fmt.Errorf("disk of node %d: %w", n.id, err)
+		}
+		if err := mountDisk(n.dataDir()); err != nil {
+			return fmt.Errorf("disk of node %d: %w", n.id, err)
+		}
 	}
 	if !c.jvm.hasArchive() {
 		c.nodes[0].archive = filepath.Join(c.work.path, "app.jsa")
@@ -219,7 +229,7 @@ func (c *javaCluster) logTails() string {
 	return b.String()
 }
 
-// wait holds out as long as one node runs, or was killed by order and may be
+// wait holds out as long as one node runs, or was ended by order and may be
 // started again: a fault test may kill some of them.
 func (c *javaCluster) wait(ctx context.Context) error {
 	tick := time.NewTicker(200 * time.Millisecond)
@@ -236,7 +246,7 @@ func (c *javaCluster) wait(ctx context.Context) error {
 
 // stop kills the nodes, since nothing of them is kept and an orderly shutdown of
 // a whole quorum hangs for lack of a majority. It reports nodes that had ended
-// before with an error of their own; one that a test has killed is no news.
+// before with an error of their own; one that an order has ended is no news.
 func (c *javaCluster) stop() error {
 	var errs []error
 	if c.control != nil {
@@ -249,7 +259,7 @@ func (c *javaCluster) stop() error {
 	}
 	for _, n := range c.nodes {
 		// Before it was ready, the error of the start says all this.
-		if c.ready && n.exited() && n.process().cmd.ProcessState.ExitCode() > 0 {
+		if c.ready && n.exited() && !n.process().killed.Load() && n.process().cmd.ProcessState.ExitCode() > 0 {
 			errs = append(errs, fmt.Errorf("node %d had ended before: %s\n%s",
 				n.id, n.process().cmd.ProcessState, n.logTail(tailLines)))
 		}

@@ -35,6 +35,7 @@ func TestNodeProperties(t *testing.T) {
 		"listeners":                                   "PLAINTEXT://127.0.0.1:101,SECURE://127.0.0.1:201,CONTROLLER://127.0.0.1:301",
 		"advertised.listeners":                        "PLAINTEXT://127.0.0.1:101,SECURE://127.0.0.1:201",
 		"log.dirs":                                    filepath.Join("dir", "2", "data"),
+		"metadata.log.dir":                            filepath.Join("dir", "2", "meta"),
 		"default.replication.factor":                  "3",
 		"min.insync.replicas":                         "2",
 		"offsets.topic.replication.factor":            "3",

@@ -20,9 +20,12 @@ type node struct {
 	proxyPort    int
 	internalPort int
 	proxy        *proxy // nil until started
+	ownDisk      bool   // the data directory is one, and can be made full
 	// archive is the file in which this node's JVM leaves a class archive when
 	// it ends by itself; empty: none.
 	archive string
+
+	orders sync.Mutex // one at a time
 
 	mu   sync.Mutex
 	proc *process // nil until started; a node that is started again has a new one
@@ -39,6 +42,7 @@ func (n *node) address() string {
 func (n *node) direct() string         { return local(n.plainPort) }
 func (n *node) secureAddress() string  { return local(n.securePort) }
 func (n *node) dataDir() string        { return filepath.Join(n.dir, "data") }
+func (n *node) metaDir() string        { return filepath.Join(n.dir, "meta") }
 func (n *node) propertiesFile() string { return filepath.Join(n.dir, "server.properties") }
 func (n *node) logFile() string        { return filepath.Join(n.dir, "out.log") }
 

@@ -24,7 +24,7 @@ type process struct {
 	done chan struct{} // closed when the child is reaped and its group killed
 	err  error         // what cmd.Wait returned; valid once done is closed
 
-	killed atomic.Bool // by us
+	killed atomic.Bool // by us, or made to end by an order
 }
 
 // startProcess starts cmd. The goroutine behind it lasts until done is closed.

@@ -88,6 +88,9 @@ func nodeProperties(n *node, all []*node, sec *security, cfg config) map[string]
 		"inter.broker.listener.name":     internal,
 		"listener.security.protocol.map": protocols,
 		"log.dirs":                       n.dataDir(),
+		// Elsewhere, so that a full disk ends the broker by what it is to
+		// tasks and not by what it is to the controller.
+		"metadata.log.dir": n.metaDir(),
 	})
 	maps.Copy(p, sec.properties())
 	if cfg.acl {

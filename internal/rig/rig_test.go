@@ -129,9 +129,9 @@ func TestKilledRigAndGuardLeaveNoJava(t *testing.T) {
 }
 
 // startBusy returns a rig whose command has a child and would run for minutes.
-func (b *rigBundle) startBusy(t *testing.T) *exec.Cmd {
+func (b *rigBundle) startBusy(t *testing.T, flags ...string) *exec.Cmd {
 	t.Helper()
-	cmd := b.command(t, "-provider", "java", "--", "sh", "-c", "sleep 600 & echo started; wait")
+	cmd := b.command(t, append(flags, "-provider", "java", "--", "sh", "-c", "sleep 600 & echo started; wait")...)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

@@ -64,7 +64,13 @@ func claim(tmp string) (*workdir, error) {
 
 func (w *workdir) remove() error {
 	defer w.lock.Close() // last, so that no sweep works on it at the same time
-	return os.RemoveAll(w.path)
+	return removeTree(w.path)
+}
+
+// removeTree removes a data directory, and ends what is mounted there.
+func removeTree(dir string) error {
+	unmountBelow(dir)
+	return os.RemoveAll(dir)
 }
 
 // sweep removes the directories of dead rigs as far as it can: other users' are
@@ -74,12 +80,12 @@ func sweep(parent string) {
 	for _, dir := range dirs {
 		if f, err := os.OpenFile(filepath.Join(dir, liveFile), os.O_RDWR, 0); err == nil {
 			if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-				os.RemoveAll(dir)
+				_ = removeTree(dir)
 			}
 			f.Close()
 		} else if os.IsNotExist(err) {
 			// The lock goes before the rest when a removal is cut short.
-			os.RemoveAll(dir)
+			_ = removeTree(dir)
 		}
 	}
 	dirs, _ = filepath.Glob(filepath.Join(parent, unfinishedPrefix+"*"))
