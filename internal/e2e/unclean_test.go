@@ -196,6 +196,12 @@ func heal(t *testing.T, adm *kadm.Client, leader, follower int32) {
 	t.Helper()
 	order(t, "thaw %d", follower)
 	_ = tryOrder(fmt.Sprintf("start %d", leader)) // it may run
+	awaitCaughtUp(t, adm)
+}
+
+// awaitCaughtUp waits until Kafka's own topics have all their replicas in sync.
+func awaitCaughtUp(t *testing.T, adm *kadm.Client) {
+	t.Helper()
 	end := time.After(time.Minute)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
