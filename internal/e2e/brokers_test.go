@@ -21,9 +21,29 @@ import (
 const (
 	brokers = 3
 	// leaderChange is how long a partition has no leader after its broker was
-	// killed: until the broker's session has ended (the rig sets 3 s), and what
-	// the controllers and the other brokers take.
-	leaderChange = 4 * time.Second
+	// killed: until the broker's session has ended (the rig sets 3 s), and, where
+	// it was the active controller as well, until another one has taken over and
+	// let that session begin anew.
+	leaderChange = 7 * time.Second
+	// follow is what a client takes to follow a leader that has moved: it asks
+	// for metadata again after at most 5 s, and tries a request again after at
+	// most 2.5 s.
+	follow = 7500 * time.Millisecond
+	// session is for how long a group waits for a member that it has lost.
+	session = 6 * time.Second
+	// busy is for what else a machine does that runs such tests.
+	busy = 4 * time.Second
+	// afterFault is how late a task may be that a fault of the brokers has held
+	// up: there is a leader, its clients have found it, and where the group's
+	// coordinator was among the dead, the group has its members again.
+	afterFault = leaderChange + follow + session + busy
+
+	// commitEvery is the movers' interval, commitTrip what a commit takes on a
+	// machine that does much else.
+	commitEvery = 200 * time.Millisecond
+	commitTrip  = 1300 * time.Millisecond
+	// scheduling is how late a process may learn that its session is over.
+	scheduling = time.Second
 )
 
 // healLater brings the brokers back at the end of the test, whatever was done to

@@ -147,21 +147,25 @@ func (f *delayed) worst(since func(promise) time.Time) (worst time.Duration) {
 	return worst
 }
 
-// way returns how often a task that waits so long is in each topic where nothing
-// goes wrong. One that is late may skip some of it, and takes nothing more.
-func way(r *router.Router, wait time.Duration) map[string]int {
-	due := time.Now().Add(wait)
-	n := map[string]int{}
+// step is that a task enters a topic.
+type step struct {
+	topic string
+	at    time.Time
+}
+
+// way returns the topics that a task enters where nothing goes wrong, the one to
+// which it is submitted first. One that is late may skip some of them, and takes
+// no others.
+func way(r *router.Router, due time.Time, wait time.Duration) (steps []step) {
 	task := ax.Task{Lane: "main", Due: due}
 	for at := due.Add(-wait); ; at = task.Leave {
 		topic := r.Next(&task, at, at)
-		n[topic]++
+		steps = append(steps, step{topic, at})
 		switch topic {
 		case r.Lane("main"):
-			return n
+			return steps
 		case r.Near():
-			n[r.Lane("main")]++
-			return n
+			return append(steps, step{r.Lane("main"), due})
 		}
 	}
 }
@@ -188,31 +192,46 @@ func idOf(rec *kgo.Record) string {
 	return ""
 }
 
-// tooMany returns, for each topic, how many records it has beyond those that the
-// tasks' ways make, and how many tasks there are with such records.
-func (f *delayed) tooMany() (records, tasks map[string]int) {
-	f.t.Helper()
-	ways := map[time.Duration]map[string]int{}
+// exposed returns how many tasks a mover has moved, or was to move, in that time.
+func (f *delayed) exposed(from, to time.Time) (n int) {
 	for _, p := range f.tasks {
-		if ways[p.wait] == nil {
-			ways[p.wait] = way(f.r, p.wait)
+		if slices.ContainsFunc(way(f.r, p.due, p.wait)[1:], func(s step) bool { return s.at.After(from) && s.at.Before(to) }) {
+			n++
 		}
 	}
-	records, tasks = map[string]int{}, map[string]int{}
+	return n
+}
+
+// copied returns, for each topic that has more records than the tasks' ways
+// make, how many tasks have such records there. It requires that no task is
+// copied again and again: where each of the movers' two groups has lost its
+// partitions once, and read again what it had not committed, each of a task's
+// records is there twice for each of these at most.
+func (f *delayed) copied() (tasks map[string]int) {
+	f.t.Helper()
+	tasks = map[string]int{}
 	topics := []string{f.r.Near(), f.r.Lane("main")}
 	for _, tier := range f.r.Tiers() {
 		topics = append(topics, tier.Topic)
 	}
 	for _, topic := range topics {
 		for id, recs := range f.seen(topic) {
-			if n := len(recs) - ways[f.tasks[id].wait][topic]; n > 0 {
-				records[topic] += n
+			p, ours := f.tasks[id]
+			require.True(f.t, ours, "a task that nobody submitted: %s", id)
+			n := 0
+			for _, s := range way(f.r, p.due, p.wait) {
+				if s.topic == topic {
+					n++
+				}
+			}
+			require.LessOrEqual(f.t, len(recs), 4*n, "%s: task %s with a wait of %s", topic, id, p.wait)
+			if len(recs) > n {
 				tasks[topic]++
 			}
 		}
 	}
 	require.Empty(f.t, f.seen(f.r.Dead()))
-	return records, tasks
+	return tasks
 }
 
 // watch counts the tasks that have entered a topic, as they do.

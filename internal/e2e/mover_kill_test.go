@@ -32,11 +32,8 @@ func TestAMoverThatIsKilledCopiesOnlyWhatItHadNotCommitted(t *testing.T) {
 		wait         = 19 * time.Second // 9.5 s in the far tier and 9.5 s in near
 		each, rounds = 80, 10           // each 50 ms ten tasks: 200 a second for 4 s
 		wave         = each * rounds
-		interval     = 200 * time.Millisecond
-		roundTrip    = 1300 * time.Millisecond // of a commit, on a machine that does much else
 		inFlight     = 300 * time.Millisecond
-		session      = 6 * time.Second
-		restart      = 9 * time.Second // a process starts and joins, on such a machine
+		restart      = 9 * time.Second // a process starts and joins, on a machine that does much else
 	)
 	f := newDelayed(t, func(d *ax.Domain) {
 		d.Delay.Tiers = []time.Duration{10 * time.Second, 30 * time.Second}
@@ -77,7 +74,7 @@ func TestAMoverThatIsKilledCopiesOnlyWhatItHadNotCommitted(t *testing.T) {
 	// recent returns the kill shortly before which the record was written.
 	recent := func(rec *kgo.Record) (time.Duration, bool) {
 		for _, at := range kills {
-			if age := at.Sub(rec.Timestamp); age > -inFlight && age < interval+roundTrip {
+			if age := at.Sub(rec.Timestamp); age > -inFlight && age < commitEvery+commitTrip {
 				return age, true
 			}
 		}

@@ -118,10 +118,7 @@ func newCut(t *testing.T, adm *kadm.Client, name string) *cutLog {
 		t: t, adm: adm, name: name, domain: r.Domain(), topic: r.Lane("main"), group: r.LaneGroup("main"),
 		told: &report{t: t, path: filepath.Join(dir, "facts.jsonl")}, release: filepath.Join(dir, "release"),
 	}
-	_, err := adm.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{
-		{Op: kadm.SetConfig, Name: "unclean.leader.election.enable", Value: kadm.StringPtr("true")},
-	}, l.topic)
-	require.NoError(t, err)
+	alterTopic(t, adm, l.topic, "unclean.leader.election.enable", "true")
 	return l
 }
 
