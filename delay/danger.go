@@ -3,6 +3,7 @@ package delay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -22,15 +23,27 @@ const (
 // danger watches the topics for settings that would lose tasks that wait: an
 // operator's hand may change them at any time.
 type danger struct {
-	mu    sync.Mutex
-	found []string
+	mu     sync.Mutex
+	found  []string
+	denied string // why nothing can be found
 }
 
 // list returns what was found.
 func (d *danger) list() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Clone(d.found)
+	all := slices.Clone(d.found)
+	if d.denied != "" {
+		all = append(all, d.denied)
+	}
+	return all
+}
+
+// count returns how many settings were found.
+func (d *danger) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.found)
 }
 
 // watch looks until ctx ends.
@@ -39,19 +52,17 @@ func (d *danger) watch(ctx context.Context, m *Mover, cl *kgo.Client) {
 	tick := time.NewTicker(dangerEvery)
 	defer tick.Stop()
 	var told time.Time // when the log was last told
-	refused := false
 	for {
 		within, cancel := context.WithTimeout(ctx, 10*time.Second)
-		changes, err := m.router.Endangered(within, adm)
+		changes, err := m.router.Endangered(within, adm, m.lost()...)
 		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return
 		case denied(err):
-			if !refused {
+			if d.deny(err) {
 				m.cfg.log.Warn("the topics' settings may not be read: a retention that loses tasks would not be noticed", "domain", m.domain.Name, "error", err)
 			}
-			refused = true
 		case err != nil:
 			m.cfg.log.Warn("the topics' settings could not be read", "domain", m.domain.Name, "error", err)
 		default:
@@ -79,7 +90,16 @@ func (d *danger) set(now []string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	news := !slices.Equal(now, d.found)
-	d.found = now
+	d.found, d.denied = now, ""
+	return news
+}
+
+// deny notes that the settings may not be read, and reports whether that is news.
+func (d *danger) deny(err error) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	news := d.denied == ""
+	d.denied = fmt.Sprintf("the topics' settings may not be read, so that one that loses tasks would not be noticed: %v", err)
 	return news
 }
 

@@ -1,6 +1,7 @@
 package delay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,6 +77,7 @@ type inspector struct {
 	domain ax.Domain
 	opts   []kgo.Opt
 	adm    *kadm.Client
+	topics []string // leftover tiers among them
 }
 
 // mark is how far the movers are in one partition.
@@ -92,8 +94,22 @@ func (i *inspector) look(ctx context.Context, watch time.Duration) ([]TierState,
 	tiers := map[string]router.Tier{}
 	for _, t := range i.r.Tiers() {
 		tiers[t.Topic] = t
-		states = append(states, TierState{Tier: t.Name(), Topic: t.Topic})
 	}
+	left, err := i.r.Leftovers(ctx, i.adm)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range left {
+		if l.Lane == "" {
+			tiers[l.Topic] = l.Tier
+		}
+	}
+	for topic, t := range tiers {
+		i.topics = append(i.topics, topic)
+		states = append(states, TierState{Tier: t.Name(), Topic: topic})
+	}
+	slices.SortFunc(states, func(a, b TierState) int { return cmp.Compare(tiers[a.Topic].Delay, tiers[b.Topic].Delay) })
+	i.topics = append(i.topics, i.r.Near())
 	states = append(states, TierState{Tier: router.NearName, Topic: i.r.Near()})
 	began := time.Now()
 	first, err := i.marks(ctx)
@@ -142,10 +158,7 @@ func (i *inspector) group(topic string) string {
 
 // marks asks how far the movers are.
 func (i *inspector) marks(ctx context.Context) (map[string]map[int32]mark, error) {
-	topics := []string{i.r.Near()}
-	for _, t := range i.r.Tiers() {
-		topics = append(topics, t.Topic)
-	}
+	topics := i.topics
 	details, err := i.adm.ListTopics(ctx, topics...)
 	if err != nil {
 		return nil, err
@@ -209,7 +222,7 @@ func (i *inspector) next(ctx context.Context, marks map[string]map[int32]mark, t
 				from[topic], left[topic] = map[int32]kgo.Offset{}, map[int32]int64{}
 			}
 			from[topic][p] = kgo.NewOffset().At(m.from)
-			if left[topic][p] = m.from + 1; topic == i.r.Near() {
+			if left[topic][p] = m.end; topic == i.r.Near() {
 				left[topic][p] = min(m.end, m.from+share)
 			}
 		}
@@ -218,7 +231,7 @@ func (i *inspector) next(ctx context.Context, marks map[string]map[int32]mark, t
 	if len(from) == 0 {
 		return found, nil
 	}
-	cl, err := kgo.NewClient(append(slices.Clone(i.opts), kgo.ConsumePartitions(from), kgo.FetchMaxWait(200*time.Millisecond), kgo.FetchMaxPartitionBytes(64<<10))...)
+	cl, err := kgo.NewClient(append(slices.Clone(i.opts), kgo.ConsumePartitions(from), kgo.FetchMaxWait(200*time.Millisecond), kgo.FetchMaxPartitionBytes(64<<10), kgo.KeepControlRecords())...)
 	if err != nil {
 		return nil, err
 	}
@@ -226,18 +239,24 @@ func (i *inspector) next(ctx context.Context, marks map[string]map[int32]mark, t
 	within, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
 	for len(left) > 0 && within.Err() == nil {
-		cl.PollFetches(within).EachRecord(func(rec *kgo.Record) {
+		fs := cl.PollFetches(within)
+		if err := fs.Err(); err != nil && within.Err() == nil {
+			return nil, fmt.Errorf("read the tiers: %w", err)
+		}
+		fs.EachRecord(func(rec *kgo.Record) {
 			end, ok := left[rec.Topic][rec.Partition]
 			if !ok {
 				return
 			}
 			m := marks[rec.Topic][rec.Partition]
-			if rec.Offset < end && !rec.Attrs.IsControl() && !m.finished.Has(rec.Offset, rec.LeaderEpoch) {
+			waits := !rec.Attrs.IsControl() && !m.finished.Has(rec.Offset, rec.LeaderEpoch)
+			if rec.Offset < end && waits {
 				if at := i.leaves(rec, tiers); found[rec.Topic].IsZero() || at.Before(found[rec.Topic]) {
 					found[rec.Topic] = at
 				}
 			}
-			if rec.Offset >= end-1 {
+			// Of a far tier the head alone counts.
+			if rec.Offset >= end-1 || waits && rec.Topic != i.r.Near() {
 				if delete(left[rec.Topic], rec.Partition); len(left[rec.Topic]) == 0 {
 					delete(left, rec.Topic)
 				}
@@ -257,7 +276,10 @@ func (i *inspector) leaves(rec *kgo.Record, tiers map[string]router.Tier) time.T
 	if tier, ok := tiers[rec.Topic]; ok {
 		return i.r.LeaveAt(tier, t.Leave, rec.Timestamp)
 	}
-	return t.Due.Add(-max(i.domain.Delay.Lead, 0))
+	if d := &i.domain.Delay; t.Due.Sub(clock.Now()) <= d.Tiers[0]+d.Window {
+		return t.Due.Add(-max(d.Lead, 0))
+	}
+	return clock.Now() // it is not near, and goes back
 }
 
 // members returns how many movers are in each group.

@@ -3,6 +3,7 @@ package delay
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -48,14 +49,9 @@ func (r *reader) move(now time.Time) time.Duration {
 	}
 	next := clock.Longest
 	r.mu.Lock()
+	r.passed = now
 	for _, l := range r.loads {
-		for len(l.held) > 0 && !l.full() {
-			x := l.held[0]
-			l.held[0] = ready{}
-			l.held = l.held[1:]
-			x.s.held--
-			place(x)
-		}
+		r.retry(l, place)
 	}
 	for _, s := range r.parts {
 		t := r.track(s.p.Topic)
@@ -82,19 +78,35 @@ func (r *reader) move(now time.Time) time.Duration {
 	return next
 }
 
+// retry places what waits for room in a topic, as long as there is some. What is
+// of a tier that an operator has paused stays. Called with the lock held.
+func (r *reader) retry(l *load, place func(ready)) {
+	var kept []ready
+	waiting := l.held
+	l.held = nil // place may hold some again
+	for len(waiting) > 0 && !l.full() {
+		x := waiting[0]
+		waiting[0] = ready{}
+		if waiting = waiting[1:]; r.track(x.s.p.Topic).paused {
+			kept = append(kept, x)
+			continue
+		}
+		x.s.held--
+		place(x)
+	}
+	if len(kept) > 0 || len(l.held) > 0 {
+		waiting = slices.Concat(kept, l.held, waiting)
+	}
+	l.held = waiting
+}
+
 // place chooses the topic to which the entry goes next and starts work on it;
 // where the topic has no room, the entry is held until an answer wakes the
 // loop. Called with the lock held; send must follow.
 func (r *reader) place(x ready, now time.Time) (topic string, ok bool) {
 	topic = r.m.router.Dead()
 	if x.e.dead == nil {
-		at := now
-		if x.s.tier != nil {
-			if at = x.e.claim; at.IsZero() {
-				at = x.e.leave
-			}
-		}
-		topic = r.m.router.Next(x.e.task, at, now)
+		topic = r.next(x, now)
 	}
 	l := r.load(topic)
 	if l.full() {
@@ -109,6 +121,32 @@ func (r *reader) place(x ready, now time.Time) (topic string, ok bool) {
 	l.n++
 	l.bytes += x.e.size
 	return topic, true
+}
+
+// next returns the topic to which a task goes.
+func (r *reader) next(x ready, now time.Time) string {
+	t := x.e.task
+	switch {
+	case x.s.tier == nil && r.notNear(t, now):
+		// Some mover's clock is ahead of ours, or somebody wrote it there. With
+		// a claim it could come back at once.
+		if !x.e.back {
+			t.Deferrals++
+			x.e.back = true
+		}
+		return r.m.router.Back(t, now)
+	case x.s.tier == nil:
+		return r.m.router.Next(t, now, now)
+	case x.e.claim.IsZero():
+		return r.m.router.Next(t, x.e.leave, now)
+	}
+	return r.m.router.Next(t, x.e.claim, now)
+}
+
+// notNear reports whether a task of the near tier is due too late for it.
+func (r *reader) notNear(t *ax.Task, now time.Time) bool {
+	d := &r.m.domain.Delay
+	return t.Due.Sub(now) > d.Tiers[0]+d.Window
 }
 
 func (r *reader) load(topic string) *load {

@@ -123,7 +123,7 @@ func New(d ax.Domain, opts ...Option) (*Mover, error) {
 		// A far tier is read a queue's length ahead of the clock, and what a
 		// fetch brings beyond that is dropped and fetched again.
 		{m: m, name: "far mover", group: m.router.FarGroup(), topics: topics, tiers: far, fetch: 1 << 20, each: 32 << 10, gap: farGap},
-		{m: m, name: "near mover", group: m.router.NearGroup(), topics: []string{m.router.Near()}, fetch: 8 << 20, each: 1 << 20, gap: max(m.domain.Delay.Lead, 0) / 10},
+		{m: m, name: "near mover", group: m.router.NearGroup(), topics: []string{m.router.Near()}, fetch: 8 << 20, each: 1 << 20, gap: min(farGap, max(m.domain.Delay.Lead, 0)/10)},
 	}
 	for _, r := range m.readers {
 		r.parts, r.loads, r.tracks = map[*group.Partition]*source{}, map[string]*load{}, map[string]*track{}

@@ -22,8 +22,9 @@ type source struct {
 	held  int       // entries that may leave, whose topic has no room
 	bytes int       // of queue and held
 
-	skew *skew // of its broker
-	live bool  // it is read as it is written
+	skew  *skew // of its broker
+	live  bool  // it was read to its end
+	rests int   // its pauses by then
 }
 
 // entry is one record that waits: a task, or what goes to the dead topic.
@@ -35,12 +36,14 @@ type entry struct {
 	leave  time.Time
 	order  int64 // of the log
 	epoch  int32
+	back   bool // it is sent back, which is counted
 	size   int
 
 	// Of a far tier.
 	claim    time.Time // the nominal instant of leave; zero: the tier's wait
+	read     time.Time
 	appended time.Time
-	stamped  bool // appended is by the broker's clock
+	skew     *skew // of the broker by whose clock it was appended; nil: by ours
 }
 
 // ready is an entry that may leave.

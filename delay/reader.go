@@ -57,6 +57,7 @@ type reader struct {
 	parts  map[*group.Partition]*source
 	loads  map[string]*load  // by topic
 	tracks map[string]*track // by topic
+	passed time.Time         // when it was last looked what may leave
 }
 
 func (r *reader) signal() {
@@ -70,7 +71,7 @@ func (r *reader) signal() {
 func (r *reader) take(b group.Batch) {
 	now := clock.Now()
 	r.m.tel.Consumed(context.Background(), b.Partition.Topic, r.group, len(b.Records))
-	leader, _, _ := r.member.Kafka().PartitionLeader(b.Partition.Topic, b.Partition.ID) // without an error it is known
+	leader, _, _ := r.member.Kafka().PartitionLeader(b.Partition.Topic, b.Partition.ID) // -1 where it isn't known
 	skew := r.m.skews.of(leader)
 	var run []ready
 	r.mu.Lock()
@@ -83,11 +84,11 @@ func (r *reader) take(b group.Batch) {
 		r.parts[b.Partition] = s
 	}
 	s.skew = skew
-	caughtUp := b.Partition.Lag() == 0
+	caughtUp, rests := b.Partition.Lag() == 0, b.Partition.Rests()
 	if last := b.Records[len(b.Records)-1]; brokerTime(last) {
-		skew.measure(now.Sub(last.Timestamp), s.live && caughtUp)
+		skew.measure(now.Sub(last.Timestamp), s.live && caughtUp && rests == s.rests)
 	}
-	s.live = caughtUp
+	s.live, s.rests = caughtUp, rests
 	for i, rec := range b.Records {
 		e := &entry{ticket: b.Tickets[i], order: rec.Offset, epoch: rec.LeaderEpoch}
 		t, err := ax.Decode(rec, r.ids[rec.Topic])
@@ -111,8 +112,8 @@ func (r *reader) take(b group.Batch) {
 			r.scratch = pack(r.scratch[:0], rec)
 			e.task, e.packed = nil, bytes.Clone(r.scratch)
 			e.size = packedSize + len(e.packed)
-		case wait > 0:
-			kafka.Detach(t)
+		default:
+			kafka.Detach(t) // it may have to wait for room, and would keep its fetch
 		}
 		if s.queue.Len() == 0 || e.leave.After(s.until) {
 			s.until = e.leave
@@ -134,29 +135,41 @@ func brokerTime(rec *kgo.Record) bool { return rec.Attrs.TimestampType() == 1 }
 func (r *reader) schedule(s *source, rec *kgo.Record, e *entry, now time.Time) {
 	d, t := r.m.domain.Delay, e.task
 	if s.tier == nil {
-		if e.leave = t.Due.Add(-max(d.Lead, 0)); t.Due.Sub(now) > d.Tiers[0]+d.Window {
-			e.leave = now // it is not near: back to the far tiers
+		if e.leave = t.Due.Add(-max(d.Lead, 0)); r.notNear(t, now) {
+			e.leave = now // back to the far tiers
 		}
 		return
 	}
-	e.claim = t.Leave
-	e.appended, e.stamped = now, brokerTime(rec)
-	if e.stamped {
-		e.appended = rec.Timestamp
+	e.claim, e.read = t.Leave, now
+	e.appended, e.skew = now, nil
+	if brokerTime(rec) {
+		e.appended, e.skew = rec.Timestamp, s.skew
 	}
 	r.bind(s, e)
 }
 
-// bind sets when an entry may leave its far tier, by what is known now of its
-// broker's clock. One that is behind by more than the wait would bound every
-// claim into the past, and the task would go round in this tier as fast as the
-// broker can; one that is ahead would keep it longer.
+// bind sets when an entry may leave its far tier, by what is known now of the
+// clock of the broker that stamped it.
+//
+// What is known may be wrong. A clock that is taken to be behind by more than
+// the wait bounds every claim into the past, and a task would go round in its
+// tier as fast as the broker can. So what says that it may leave later, and was
+// out of bounds already when it was read, stays for the shortest tier's wait:
+// that is next to nothing for whoever is behind a false claim, and time enough to
+// read what is written as it is written, which tells the clock.
 func (r *reader) bind(s *source, e *entry) {
 	appended := e.appended
-	if e.stamped {
-		appended = s.skew.ours(appended)
+	if e.skew != nil {
+		appended = e.skew.ours(appended)
 	}
 	e.leave = r.m.router.LeaveAt(*s.tier, e.claim, appended)
+	stay := e.read.Add(min(s.tier.Wait, r.m.router.Tiers()[0].Wait))
+	if e.leave.Before(e.read) && e.claim.After(e.read) && e.leave.Before(stay) {
+		e.leave = stay
+		if e.claim.Before(stay) {
+			e.leave = e.claim
+		}
+	}
 }
 
 // unpack makes the entry a task again, as it was when it was packed. It reports
@@ -212,7 +225,6 @@ func (r *reader) bound(s *source, now time.Time) time.Duration {
 	}
 	if why != was&ours {
 		s.p.PauseOnly(why, ours)
-		s.live = s.live && why == 0
 	}
 	return next
 }

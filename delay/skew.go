@@ -30,7 +30,7 @@ func (s *skew) measure(age time.Duration, live bool) {
 	case live && !s.timed:
 		s.d = age
 	case live:
-		s.d += (age - s.d) / 4
+		s.d += (age - s.d) / 2
 	}
 	s.timed = s.timed || live
 }
@@ -56,7 +56,11 @@ type skews struct {
 	all map[int32]*skew
 }
 
+// of returns the skew of a broker, and one that nothing is known of for -1.
 func (s *skews) of(broker int32) *skew {
+	if broker < 0 {
+		return &skew{}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil {

@@ -15,7 +15,7 @@ import (
 
 // Status is what a mover does at one moment.
 type Status struct {
-	Running bool `json:"running"` // between Run's beginning and its end
+	Running bool `json:"running"` // Run has made its clients, and not ended yet
 	Moving  int  `json:"moving"`  // publishes without an answer
 	// Problems are why it is not well, as [Mover.Healthy] says it.
 	Problems []string `json:"problems,omitempty"`
@@ -32,9 +32,10 @@ type TierStatus struct {
 	Joined     bool   `json:"joined"`     // the group gave this mover its partitions, none perhaps
 	Partitions int    `json:"partitions"` // that it owns
 	// Depth is how many records of these have not left the tier yet, as far as
-	// it knows: what it heard of a log's end may be some seconds old.
+	// it knows, those on their way among them: what it heard of a log's end may
+	// be some seconds old.
 	Depth int64 `json:"depth"`
-	Held  int   `json:"held"` // those of them that it has in memory
+	Held  int   `json:"held"` // those of them that it has in memory, and are not on their way
 	// Next is when the next one leaves, by the mover's clock: in the past for
 	// one that is overdue. Zero: none was read.
 	Next time.Time `json:"next,omitzero"`
@@ -51,7 +52,7 @@ type TierStatus struct {
 	// Clock is how far a broker's clock is ahead of the mover's, that of the
 	// partition where it is most, where Timed says that it was measured: to some
 	// milliseconds, and only while records are read as they are written.
-	Clock time.Duration `json:"clock"`
+	Clock time.Duration `json:"clock_ns"`
 	Timed bool          `json:"timed"`
 }
 
@@ -60,15 +61,17 @@ type TierStatus struct {
 // any time.
 func (m *Mover) Status() Status {
 	s := Status{Running: m.working.Load()}
+	for _, r := range m.readers {
+		s.Tiers = append(s.Tiers, r.status(s.Running)...)
+		if s.Running {
+			s.Moving += r.pub.Open()
+		}
+	}
 	if !s.Running {
 		return s
 	}
 	for _, err := range m.problems() {
 		s.Problems = append(s.Problems, err.Error())
-	}
-	for _, r := range m.readers {
-		s.Moving += r.pub.Open()
-		s.Tiers = append(s.Tiers, r.status()...)
 	}
 	s.Warnings = append(m.danger.list(), clocks(s.Tiers, m.domain.Delay.Window)...)
 	return s
@@ -76,10 +79,10 @@ func (m *Mover) Status() Status {
 
 // measure returns what the metrics tell.
 func (m *Mover) measure() telemetry.Mover {
-	out := telemetry.Mover{Endangered: len(m.danger.list())}
+	out := telemetry.Mover{Endangered: m.danger.count()}
 	now := clock.Now()
 	for _, r := range m.readers {
-		for _, t := range r.status() {
+		for _, t := range r.status(true) {
 			out.Tiers = append(out.Tiers, telemetry.Tier{
 				Topic: t.Topic, Depth: t.Depth, Next: t.Next.Sub(now), Any: !t.Next.IsZero(),
 				Moved: t.Moved, Paused: t.Pauses, Clock: t.Clock, Timed: t.Timed,
@@ -89,29 +92,29 @@ func (m *Mover) measure() telemetry.Mover {
 	return out
 }
 
-// clocks returns a warning for each tier whose broker's clock is off by so much
-// that hops come out wrong.
-func clocks(tiers []TierStatus, bound time.Duration) (warnings []string) {
-	for _, t := range tiers {
-		if t.Timed && t.Clock.Abs() > bound {
-			word := "ahead of"
-			if t.Clock < 0 {
-				word = "behind"
-			}
-			warnings = append(warnings, fmt.Sprintf("tier %s: a broker's clock is %s %s this mover's", t.Tier, t.Clock.Abs().Round(time.Millisecond), word))
-		}
+// clocks returns a warning of the broker's clock that is off most, where that is
+// so much that hops come out wrong.
+func clocks(tiers []TierStatus, bound time.Duration) []string {
+	worst := slices.MaxFunc(tiers, func(a, b TierStatus) int { return cmp.Compare(a.Clock.Abs(), b.Clock.Abs()) })
+	if worst.Clock.Abs() <= bound {
+		return nil
 	}
-	return warnings
+	word := "ahead of"
+	if worst.Clock < 0 {
+		word = "behind"
+	}
+	return []string{fmt.Sprintf("tier %s: a broker's clock is %s %s this mover's", worst.Tier, worst.Clock.Abs().Round(time.Millisecond), word)}
 }
 
-func (r *reader) status() []TierStatus {
+// status tells of the reader's tiers; while it doesn't run, only what was
+// commanded and moved.
+func (r *reader) status(running bool) []TierStatus {
 	now := time.Now()
-	joined := r.member.Joined()
 	tiers := map[string]*TierStatus{}
 	r.mu.Lock()
 	for topic, t := range r.tracks {
 		tiers[topic] = &TierStatus{
-			Tier: t.name, Topic: topic, Joined: joined, Moved: t.moved, Rate: t.rateAt(now),
+			Tier: t.name, Topic: topic, Joined: running && r.member.Joined(), Moved: t.moved, Rate: t.rateAt(now),
 			Paused: t.paused,
 		}
 	}
@@ -126,7 +129,11 @@ func (r *reader) status() []TierStatus {
 		}
 	}
 	r.mu.Unlock()
-	for _, p := range r.member.Partitions() {
+	var owned []*group.Partition
+	if running {
+		owned = r.member.Partitions()
+	}
+	for _, p := range owned {
 		t := tiers[p.Topic]
 		if t == nil {
 			continue
@@ -225,12 +232,15 @@ func (r *reader) assigned(ps []*group.Partition) {
 
 // overdue names the partitions whose first record should have left long ago.
 func (r *reader) overdue() (errs []error) {
-	now := clock.Now()
+	at := clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if at.Sub(r.passed) < stallAfter {
+		at = r.passed // a wall clock that has jumped since makes nothing overdue
+	}
 	for p, s := range r.parts {
-		if e := s.queue.first(); e != nil && !r.track(p.Topic).paused && now.Sub(e.leave) > stallAfter {
-			errs = append(errs, fmt.Errorf("%s: %s/%d@%d should have left %s ago", r.name, p.Topic, p.ID, e.order, now.Sub(e.leave).Round(time.Second)))
+		if e := s.queue.first(); e != nil && !r.track(p.Topic).paused && at.Sub(e.leave) > stallAfter {
+			errs = append(errs, fmt.Errorf("%s: %s/%d@%d should have left %s ago", r.name, p.Topic, p.ID, e.order, at.Sub(e.leave).Round(time.Second)))
 		}
 	}
 	return errs

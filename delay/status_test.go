@@ -130,7 +130,7 @@ func TestAnOperatorsPauseAndTheTiersOwnDontUndoEachOther(t *testing.T) {
 		far, began := b.r.Tiers()[1], time.Now()
 		var all []*ax.Task
 		for p := range int32(2) {
-			some := leaving(began.Add(far.Wait), tasks(string(rune('a'+p)), 1500, "low", always(began.Add(time.Minute)))...)
+			some := leaving(began.Add(far.Wait), tasks(string('a'+p), 1500, "low", always(began.Add(time.Minute)))...)
 			b.put(far.Topic, p, some...)
 			all = append(all, some...)
 		}
@@ -164,6 +164,27 @@ func TestAnOperatorsPauseAndTheTiersOwnDontUndoEachOther(t *testing.T) {
 		b.put(far.Topic, 1, again...)
 		time.Sleep(5 * time.Second)
 		b.requireOnTime(time.Minute+2*time.Second, append(all, again...)...)
+	})
+}
+
+// What waits for room in its lane hasn't left yet.
+func TestAPauseHoldsWhatWaitsForRoomInItsLane(t *testing.T) {
+	t.Parallel()
+	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
+		b := newBench(t, c, ax.Delay{})
+		m := b.mover()
+		time.Sleep(2 * time.Second)
+		fault := b.refuse(b.r.Lane("high"))
+		all := tasks("t", 2*delay.MaxOpen, "high", always(time.Now().Add(time.Second)))
+		b.put(b.r.Near(), 0, all...)
+		time.Sleep(5 * time.Second)
+		require.NoError(t, m.m.Pause("near"))
+		fault.Remove()
+		time.Sleep(time.Minute)
+		require.LessOrEqual(t, len(b.arrived()), delay.MaxOpen, "what was on its way")
+		require.NoError(t, m.m.Resume("near"))
+		time.Sleep(time.Minute)
+		b.requireOnTime(2*time.Minute, all...)
 	})
 }
 

@@ -16,16 +16,25 @@ import (
 // lose tasks or make them late: a topic that is gone, one whose records are
 // deleted by age or size before they must be, or are compacted, fewer copies in
 // sync than the domain asks for, and tiers that don't stamp what is appended.
-// It is part of what [Router.Plan] finds, for those who look often; Reason says
-// what would happen. It changes nothing.
-func (r *Router) Endangered(ctx context.Context, adm *kadm.Client) ([]Change, error) {
+// It is part of what [Router.Plan] finds, for those who look often, and looks at
+// leftover topics beside; Reason says what would happen. It changes nothing.
+func (r *Router) Endangered(ctx context.Context, adm *kadm.Client, left ...Leftover) ([]Change, error) {
 	specs := r.specs()
-	all, err := describe(ctx, adm, r.Topics())
+	topics := r.Topics()
+	for _, l := range left {
+		like := r.near // of the settings that are looked at, all tiers have the same
+		if l.Lane != "" {
+			like = r.least
+		}
+		specs[l.Topic] = specs[like]
+		topics = append(topics, l.Topic)
+	}
+	all, err := describe(ctx, adm, topics)
 	if err != nil {
 		return nil, fmt.Errorf("ax: settings of the topics of domain %s: %w", r.domain.Name, err)
 	}
 	var found []Change
-	for _, topic := range r.Topics() {
+	for _, topic := range topics {
 		rc, err := all.On(topic, nil)
 		if err == nil {
 			err = rc.Err

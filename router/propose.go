@@ -16,14 +16,16 @@ const maxCandidates = 64
 // first, so that its delays, those of [Router.Plans], take few hops. It returns
 // none if no delay takes more than [FewHops].
 //
-// It is greedy: each round adds, out of the delays that take too many hops, the
-// one that as a tier saves most hops summed over all, until none takes too many
-// or nothing helps. A tier of exactly a delay brings that delay to two hops.
+// It is greedy: each round adds, out of the delays that take more than two hops,
+// the one that as a tier saves most hops summed over all, until none takes more
+// than FewHops or nothing helps. A tier of exactly a delay brings that delay to
+// two.
 // What would be no valid domain is not proposed (a longer tier may need a longer
 // retention), nor a tier by which one of the delays would take more hops than it
 // does today: with one of 25m, a delay of 30m takes that and then 1m five times.
-// So a proposal may leave delays that take many hops, and need not be the
-// shortest: that would mean to try all sets. It computes the hops of all delays
+// So delays with more hops are left only where the domain may have no more tiers,
+// or retention forbids them. The number of tiers need not be the least: that
+// would mean to try all sets. It computes the hops of all delays
 // for at most 64 candidates in each of at most 32 rounds.
 func (r *Router) ProposeTiers(more ...time.Duration) []time.Duration {
 	plans := r.Plans(more...)
@@ -35,7 +37,7 @@ func (r *Router) ProposeTiers(more ...time.Duration) []time.Duration {
 		tried := 0
 		for _, p := range slices.Backward(plans) { // the longest first
 			tier := p.Delay.Truncate(time.Millisecond)
-			if now.hops(p.Delay) <= FewHops || slices.Contains(now.tiers, tier) || tried == maxCandidates {
+			if now.hops(p.Delay) <= 2 || slices.Contains(now.tiers, tier) || tried == maxCandidates {
 				continue
 			}
 			tried++
@@ -44,7 +46,7 @@ func (r *Router) ProposeTiers(more ...time.Duration) []time.Duration {
 				best, least = tier, total
 			}
 		}
-		if best == 0 {
+		if best == 0 || !slices.ContainsFunc(plans, func(p DelayPlan) bool { return now.hops(p.Delay) > FewHops }) {
 			slices.Sort(added)
 			return added
 		}

@@ -66,6 +66,7 @@ func TestProposedTiersOfKnownDomains(t *testing.T) {
 		"a kind's list":                      {listed, nil, []time.Duration{10 * h}, "map[1m0s:2 10h0m0s:7] map[1m0s:2 10h0m0s:2]"},
 		"one that the caller asks for":       {common(), []time.Duration{10 * h}, []time.Duration{10 * h}, "map[10h0m0s:7] map[10h0m0s:2]"},
 		"none past the horizon":              {far, []time.Duration{20*day + 1, -day}, []time.Duration{10 * h, 20 * day}, "map[10h0m0s:7 480h0m0s:25] map[10h0m0s:2 480h0m0s:2]"},
+		"three hops stand in the way":        {common(10*h, 12*h), nil, []time.Duration{10 * h, 12 * h}, "map[10h0m0s:7 12h0m0s:3] map[10h0m0s:2 12h0m0s:2]"},
 		"none longer than retention allows":  {kept, nil, nil, "map[72h0m0s:15] map[72h0m0s:15]"},
 		"none that leads another one astray": {folded, nil, []time.Duration{25 * m, 30 * m}, "map[25m0s:9 30m0s:4] map[25m0s:2 30m0s:2]"},
 		"room for one: the larger gain":      {full, nil, []time.Duration{10 * h}, "map[10h0m0s:1060 168h0m0s:17790] map[10h0m0s:2 168h0m0s:865]"},
@@ -111,6 +112,9 @@ func TestAProposalIsValidAndMakesNoDelayTakeMoreHops(t *testing.T) {
 			}
 			if n != before.WithTiers(delay, tiers...) {
 				t.Fatalf("%s: WithTiers says %d and not %d", delay, before.WithTiers(delay, tiers...), n)
+			}
+			if n > router.FewHops && len(after.Tiers()) < 32 {
+				t.Fatalf("%s takes %d hops with %v", delay, n, tiers)
 			}
 			saved += was[delay] - n
 		}

@@ -109,9 +109,8 @@ func (l ladder) climb(delay time.Duration, leg func(tier, times int)) {
 			continue
 		}
 		wait := tier - l.window
-		times := over/wait + 1
-		delay -= times * wait
-		leg(i, int(times))
+		delay = over%wait + tier - l.window/4 - wait
+		leg(i, int(over/wait)+1)
 	}
 	leg(-1, 1)
 }

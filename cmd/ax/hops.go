@@ -129,7 +129,7 @@ func texts(ds []time.Duration) []string {
 	return out
 }
 
-func (p *proposal) print(cmd *cli.Command) {
+func (p *proposal) show(cmd *cli.Command) {
 	if p == nil {
 		return
 	}

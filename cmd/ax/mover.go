@@ -86,10 +86,10 @@ func serve(ctx context.Context, name, address string, handler http.Handler, log 
 	go func() {
 		defer close(done)
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			log.Error(name+" is no longer served", "error", err)
+			log.Error("no longer served", "what", name, "error", err)
 		}
 	}()
-	log.Info(name+" is served", "address", l.Addr().String())
+	log.Info("served", "what", name, "address", l.Addr().String())
 	return func() {
 		_ = server.Close()
 		<-done

@@ -105,7 +105,7 @@ func planTopics(ctx context.Context, cmd *cli.Command) error {
 			printf(cmd, "%s\n", l)
 		}
 		printHops(cmd, out.Hops)
-		out.Proposal.print(cmd)
+		out.Proposal.show(cmd)
 		return nil
 	})
 }

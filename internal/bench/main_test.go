@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	case "deaf":
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 		defer stop()
-		fmt.Fprintln(os.Stderr, `{"msg":"health is served","address":"127.0.0.1:1"}`)
+		fmt.Fprintln(os.Stderr, `{"msg":"served","what":"health","address":"127.0.0.1:1"}`)
 		<-ctx.Done()
 	}
 }
@@ -76,6 +76,6 @@ func moverMain() error {
 	}
 	server := &http.Server{Handler: consumer.HealthHandler(m.Ready)}
 	go func() { _ = server.Serve(l) }()
-	slog.New(slog.NewJSONHandler(os.Stderr, nil)).Info("health is served", "address", l.Addr().String())
+	slog.New(slog.NewJSONHandler(os.Stderr, nil)).Info("served", "what", "health", "address", l.Addr().String())
 	return errors.Join(m.Run(ctx), server.Close())
 }

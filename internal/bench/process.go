@@ -95,8 +95,8 @@ func (g *ground) specFile() (path string, err error) {
 // listen takes in the process's log until that ends.
 func (p *process) listen(out io.Reader) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var line struct{ Msg, Address string }
-		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "health is served" {
+		var line struct{ Msg, What, Address string }
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "served" && line.What == "health" {
 			p.health <- line.Address
 			continue
 		}

@@ -175,6 +175,11 @@ func (m *Member) Known(now time.Time) bool { return m.alive.fresh(now) }
 func (m *Member) assigned(ctx context.Context, cl *kgo.Client, topics map[string][]int32) {
 	id, _ := cl.GroupMetadata()
 	m.identify(ctx, topics)
+	if len(topics) > 0 && !sabotage.ForgetPause {
+		// A pause of an earlier assignment. It ends before anybody can see the
+		// partitions: one who pauses them then must not have it undone.
+		cl.ResumeFetchPartitions(topics)
+	}
 	var fresh []*Partition
 	m.mu.Lock()
 	m.joined = true
@@ -202,9 +207,6 @@ func (m *Member) assigned(ctx context.Context, cl *kgo.Client, topics map[string
 	m.mu.Unlock()
 	if len(fresh) == 0 {
 		return
-	}
-	if !sabotage.ForgetPause {
-		cl.ResumeFetchPartitions(topics) // a pause of an earlier assignment
 	}
 	m.cfg.Log.Debug("partitions assigned", "role", m.cfg.Name, "group", m.cfg.Group, "partitions", topics)
 	if m.cfg.Assigned != nil {

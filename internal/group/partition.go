@@ -46,6 +46,7 @@ type Partition struct {
 	left     bool // its last commit was made: none must open it again
 	fenced   bool // no longer owned
 	pauses   Pause
+	rests    int       // how often it was paused
 	took     time.Time // when a broker last took a commit, or told of one
 
 	life life

@@ -34,6 +34,7 @@ func (p *Partition) Pause(why Pause) {
 		return
 	}
 	if p.pauses == 0 {
+		p.rests++
 		p.member.kafka.PauseFetchPartitions(map[string][]int32{p.Topic: {p.ID}})
 	}
 	if why&PauseWindow != 0 && p.full.IsZero() {
@@ -69,6 +70,14 @@ func (p *Partition) Resume(why Pause) {
 	if p.pauses &^= why; p.pauses == 0 {
 		p.member.kafka.ResumeFetchPartitions(map[string][]int32{p.Topic: {p.ID}})
 	}
+}
+
+// Rests returns how often reading the partition was paused: what is read after
+// that may have waited.
+func (p *Partition) Rests() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rests
 }
 
 // Paused returns the reasons not to read the partition.
