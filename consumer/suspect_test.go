@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/consumer"
@@ -47,7 +48,11 @@ func (f *fleet) start() {
 	p := f.b.c.Process()
 	mux := consumer.NewMux()
 	f.mux(p, mux)
-	opts := append([]consumer.Option{consumer.WithLogger(testLog(f.b.t)), consumer.WithKafka(p.Opts()...), consumer.WithGrace(time.Second)}, f.opts...)
+	// The fake begins its wait for a dead member anew with each join. Clients that
+	// give a join up meanwhile and join again, as they do after their own patience,
+	// would keep it waiting for ever; a broker doesn't.
+	patience := kgo.RequestTimeoutOverhead(2 * time.Minute)
+	opts := append([]consumer.Option{consumer.WithLogger(testLog(f.b.t)), consumer.WithKafka(append(p.Opts(), patience)...), consumer.WithGrace(time.Second)}, f.opts...)
 	w, err := consumer.New(f.b.domain, mux, opts...)
 	require.NoError(f.b.t, err)
 	f.mu.Lock()
