@@ -51,6 +51,7 @@ func (r *reader) move(now time.Time) time.Duration {
 	r.mu.Lock()
 	r.passed = now
 	for _, l := range r.loads {
+		l.passed = 0
 		r.retry(l, place)
 	}
 	for _, s := range r.parts {
@@ -70,6 +71,11 @@ func (r *reader) move(now time.Time) time.Duration {
 			}
 		}
 		next = min(next, r.bound(s, now))
+	}
+	for _, l := range r.loads {
+		if l.passed >= maxTogether && len(l.held) > 0 {
+			next = 0
+		}
 	}
 	r.mu.Unlock()
 	for i, x := range run {
@@ -119,6 +125,7 @@ func (r *reader) place(x ready, now time.Time) (topic string, ok bool) {
 		return "", false // it is being given up
 	}
 	l.n++
+	l.passed++
 	l.bytes += x.e.size
 	return topic, true
 }

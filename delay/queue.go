@@ -57,10 +57,13 @@ type ready struct {
 // up the others.
 type load struct {
 	n, bytes int
+	passed   int // since the last pass began
 	held     []ready
 }
 
-func (l *load) full() bool { return l.n >= maxOpen || l.bytes >= maxOpenBytes }
+func (l *load) full() bool {
+	return l.n >= maxOpen || l.bytes >= maxOpenBytes || l.passed >= maxTogether
+}
 
 // waiting holds entries: in the order of the log for a far tier, as a heap by
 // leave time for the near tier.
