@@ -2,10 +2,13 @@ package delay_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/delay"
@@ -198,5 +201,62 @@ func TestWhatIsDueAlreadyIsMovedAtOnce(t *testing.T) {
 		for _, a := range b.arrived() {
 			require.LessOrEqual(t, a.at.Sub(now), 200*time.Millisecond, a.ID)
 		}
+	})
+}
+
+// The near tier has a client and a group of its own. In one client a fetch ends
+// only when all of it was answered and polled: a far tier whose broker is busy,
+// or that brings a burst, would make late what is due in a moment.
+func TestAFarTierThatIsStuckDoesNotHoldUpTheNearTier(t *testing.T) {
+	t.Parallel()
+	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
+		b := newBench(t, c, ax.Delay{Tiers: []time.Duration{5 * time.Second, time.Minute}})
+		details, err := c.Admin(t).ListTopics(t.Context(), b.r.Tiers()[0].Topic, b.r.Tiers()[1].Topic)
+		require.NoError(t, err)
+		far := map[[16]byte]bool{}
+		for _, d := range details {
+			far[d.ID] = true
+		}
+		var slow atomic.Bool
+		slow.Store(true)
+		c.Kfake().ControlKey(kmsg.Fetch.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			c.Kfake().KeepControl()
+			for _, topic := range req.(*kmsg.FetchRequest).Topics {
+				if slow.Load() && far[topic.TopicID] {
+					c.Kfake().SleepControl(func() { time.Sleep(8 * time.Second) })
+					break
+				}
+			}
+			return nil, nil, false
+		})
+		m := b.mover(delay.WithKafka(kgo.DisableFetchSessions())) // each fetch names its topics
+		time.Sleep(2 * time.Second)
+		var all []*ax.Task
+		for i := range 100 {
+			some := tasks(fmt.Sprint("near", i), 1, "low", always(time.Now().Add(time.Second)))
+			b.put(b.r.Near(), 0, some...)
+			all = append(all, some...)
+			if i%10 == 0 {
+				b.put(b.r.Tiers()[1].Topic, 0, leaving(time.Now(), tasks(fmt.Sprint("far", i), 1, "high", always(time.Now().Add(time.Second)))...)...)
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		time.Sleep(30 * time.Second)
+		near := 0
+		var worst time.Duration
+		for _, a := range b.arrived() {
+			late := a.at.Sub(a.Due)
+			if a.Lane == "high" {
+				worst = max(worst, late)
+				continue
+			}
+			near++
+			require.LessOrEqual(t, late, time.Duration(0), a.ID)
+		}
+		require.Greater(t, worst, time.Second, "the far tier was not stuck")
+		require.Len(t, all, near)
+		slow.Store(false)
+		require.NoError(t, m.stop())
+		time.Sleep(10 * time.Second)
 	})
 }
