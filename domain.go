@@ -36,6 +36,8 @@ type Domain struct {
 	// DefaultLane is the lane of kinds that name none. Empty: "normal" where
 	// there is one, else the first.
 	DefaultLane string `yaml:"default_lane"`
+	// Sharing says how lanes share a worker's slots, beside their weights.
+	Sharing Sharing `yaml:"sharing"`
 	// Kinds sets defaults for kinds by name. A kind that is not listed has
 	// the defaults of [Kind].
 	Kinds map[string]Kind `yaml:"kinds"`
@@ -68,11 +70,17 @@ type Lane struct {
 	// Name: as a domain's, at most 60 bytes.
 	Name string `yaml:"name"`
 	// Weight is the lane's share of worker time relative to the others when
-	// all have work; 1 to 1,000.
+	// all have work; 1 to 1,000. Equal weights are equal shares.
 	Weight int `yaml:"weight"`
-	// MaxWait is how long the lane's head should wait at most before it gets
-	// aging credits. Zero: 60 s.
+	// MaxWait is how long the lane's head, the task that is next, should wait
+	// at most. A lane whose head waits for longer takes part in the time that
+	// is set aside for such lanes, [Sharing].Aging. Zero: 60 s.
 	MaxWait time.Duration `yaml:"max_wait"`
+	// MaxGap is after how long without a start the lane goes next, whatever
+	// its weight, if it has work and nothing running. It bounds the wait of the
+	// head, and costs the others up to a slot where the lane's tasks run for long.
+	// Zero: ten times MaxWait.
+	MaxGap time.Duration `yaml:"max_gap"`
 	// Reserve is the number of a worker's slots that lanes listed after this
 	// one can't hold together, so that slow ordinary tasks leave room for an
 	// urgent one. Zero: none.
@@ -85,6 +93,19 @@ type Lane struct {
 	// Limit is how many of the lane's tasks may run at once in the whole
 	// cluster; it is at least Partitions. Zero: no limit.
 	Limit int `yaml:"limit"`
+}
+
+// Sharing says how lanes share a worker's slots, beside their weights.
+type Sharing struct {
+	// Aging is the part of a worker's time, to 0.5, that belongs to lanes whose
+	// head has waited past its MaxWait, by weight among them, until it starts.
+	// The others lose no more than that, however many such lanes there are. Zero:
+	// 0.1. Negative: none.
+	Aging float64 `yaml:"aging"`
+	// Strict starts the first lane in the order of [Domain].Lanes that has
+	// work, whatever the weights, but for what Aging and a lane's MaxGap give
+	// to others, and what a Reserve keeps from them.
+	Strict bool `yaml:"strict"`
 }
 
 // Order is what a lane promises of the order of its tasks.
@@ -186,6 +207,7 @@ const (
 	DefaultTimeout  = time.Minute
 	DefaultAttempts = 10
 	defaultMaxWait  = time.Minute
+	maxMaxWait      = 24 * time.Hour
 )
 
 // WithDefaults returns a copy of d in which no field is zero that has a
@@ -210,11 +232,13 @@ func (d Domain) WithDefaults() Domain {
 	for i := range d.Lanes {
 		l := &d.Lanes[i]
 		set(&l.MaxWait, defaultMaxWait)
+		set(&l.MaxGap, 10*min(max(l.MaxWait, time.Millisecond), maxMaxWait))
 		if l.Limit > 0 && l.Limit < 6 {
 			set(&l.Partitions, l.Limit)
 		}
 		set(&l.Partitions, 6)
 	}
+	set(&d.Sharing.Aging, 0.1)
 	if d.DefaultLane == "" {
 		d.DefaultLane = d.Lanes[0].Name
 		if _, ok := d.Lane("normal"); ok {

@@ -144,7 +144,8 @@ func (v *validator) lanes(d Domain) {
 		}
 		seen[l.Name] = true
 		v.within(path+".weight", l.Weight, 1, 1000)
-		v.between(path+".max_wait", l.MaxWait, time.Millisecond, 24*time.Hour)
+		v.between(path+".max_wait", l.MaxWait, time.Millisecond, maxMaxWait)
+		v.between(path+".max_gap", l.MaxGap, time.Millisecond, 10*maxMaxWait)
 		v.within(path+".reserve", l.Reserve, 0, 100_000)
 		v.within(path+".partitions", l.Partitions, 1, maxPartitions)
 		if l.Order != "" && l.Order != OrderKey {
@@ -153,6 +154,9 @@ func (v *validator) lanes(d Domain) {
 		if l.Limit != 0 && l.Limit < l.Partitions {
 			v.fault(path+".limit", fmt.Sprint(l.Limit), fmt.Sprintf("want 0 or at least one for each of the %d partitions", l.Partitions))
 		}
+	}
+	if a := d.Sharing.Aging; !(a <= 0.5) { // also not a number
+		v.fault("sharing.aging", fmt.Sprint(a), "want at most 0.5; negative for none")
 	}
 	if !seen[d.DefaultLane] {
 		v.fault("default_lane", quote(d.DefaultLane), "is no lane of the domain")

@@ -38,7 +38,7 @@ func (w *Worker) leftovers(ctx context.Context, opts []kgo.Opt) map[string][16]b
 			continue
 		}
 		w.log.Warn("a lane that the domain no longer names is drained", "domain", w.domain.Name, "lane", l.Lane, "topic", l.Topic)
-		w.addLane(ax.Lane{Name: l.Lane, Weight: weight.Weight, MaxWait: weight.MaxWait, Partitions: l.Partitions}, l.Topic)
+		w.addLane(ax.Lane{Name: l.Lane, Weight: weight.Weight, MaxWait: weight.MaxWait, MaxGap: weight.MaxGap, Partitions: l.Partitions}, l.Topic)
 		w.lanes[len(w.lanes)-1].leftover = &l
 		ids[l.Topic] = l.ID
 	}

@@ -42,7 +42,7 @@ func (w *Worker) open(ctx, tasks context.Context) error {
 		w.leases = newLeases(w.cfg.store, w.cfg.lease, w.log)
 	}
 	maps.Copy(ids, w.leftovers(ctx, slices.Concat(base, w.cfg.kafka)))
-	w.sched = newScheduler(w.cfg.slots, w.lanes)
+	w.sched = newScheduler(w.cfg.slots, w.domain.Sharing, w.lanes)
 	for i, l := range w.lanes {
 		l.member, err = group.New(group.Config{
 			Name: "worker", Group: l.group, Protocol: w.domain.Kafka.GroupProtocol, Topics: []string{l.topic}, IDs: ids,

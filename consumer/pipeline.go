@@ -117,7 +117,7 @@ func (w *Worker) attempt(j *job, c *claim) {
 		report(ax.ErrShutdown) // every answer of allow needs one
 		return
 	}
-	if j.charge > detachRuns {
+	if j.run.Expected() > detachRuns {
 		j.detach()
 	}
 	t, began := j.task, j.picked

@@ -20,13 +20,13 @@ type job struct {
 	part   *part
 	ticket group.Ticket
 	size   int
-	ready  time.Time     // when it could first have started
-	until  time.Time     // while held
-	picked time.Time     // when a slot took it
-	ended  time.Time     // when its slot was as good as free; zero: when it asks for the next
-	charge time.Duration // to its lane, when it was picked
-	since  time.Time     // when it first had to wait in place
-	noted  uint64        // the note that must be committed before it starts again
+	ready  time.Time // when it could first have started
+	until  time.Time // while held
+	picked time.Time // when a slot took it
+	ended  time.Time // when its slot was as good as free; zero: when it asks for the next
+	run    fair.Run  // its slot, and what that is charged with
+	since  time.Time // when it first had to wait in place
+	noted  uint64    // the note that must be committed before it starts again
 	// finishing is set once the handler is done and only what follows from
 	// that is left: the handler must not run again.
 	finishing *finishing
@@ -46,8 +46,8 @@ type kind struct {
 	handler Handler // nil if unknown
 	breaker *breaker
 
-	running int           // guarded by the scheduler's lock, as is expect
-	expect  time.Duration // moving average of the run time
+	running int // guarded by the scheduler's lock, as is takes
+	takes   fair.Average
 }
 
 // lane is what the scheduler knows of a lane. All but the first fields are
@@ -56,7 +56,6 @@ type lane struct {
 	conf     ax.Lane
 	topic    string
 	group    string
-	index    int
 	member   *group.Member    // nil in tests of the scheduler
 	leftover *router.Leftover // where the domain doesn't name the lane any more
 	maxKeep  int              // tasks and bytes in the buffer, and again in the gate
@@ -68,7 +67,6 @@ type lane struct {
 	held      int // tasks in the gate, and their bytes
 	heldBytes int
 	since     time.Time // when the head became the head
-	started   time.Time // the last start
 	room      chan struct{}
 	settling  int // publishes without an answer, and their bytes
 	settBytes int
@@ -117,13 +115,9 @@ type scheduler struct {
 	interrupted []*job
 }
 
-func newScheduler(slots int, lanes []*lane) *scheduler {
-	shares := make([]fair.Lane, len(lanes))
-	for i, l := range lanes {
-		shares[i] = fair.Lane{Weight: l.conf.Weight, MaxWait: l.conf.MaxWait, Reserve: l.conf.Reserve}
-	}
+func newScheduler(slots int, sharing ax.Sharing, lanes []*lane) *scheduler {
 	s := &scheduler{
-		fair: fair.New(slots, shares), lanes: lanes, heads: make([]*queue, len(lanes)),
+		fair: fair.New(clock.Now(), shares(slots, sharing, lanes)), lanes: lanes, heads: make([]*queue, len(lanes)),
 		gate: gate{wake: make(chan struct{}, 1)}, settling: map[*job]struct{}{}, slots: make([]*slot, slots),
 	}
 	for i := range s.slots {
@@ -131,6 +125,15 @@ func newScheduler(slots int, lanes []*lane) *scheduler {
 	}
 	s.cond = sync.NewCond(&s.mu)
 	return s
+}
+
+// shares returns what the lanes' slots are shared by.
+func shares(slots int, sharing ax.Sharing, lanes []*lane) fair.Config {
+	c := fair.Config{Slots: slots, Aging: max(sharing.Aging, 0), Strict: sharing.Strict, Lanes: make([]fair.Lane, len(lanes))}
+	for i, l := range lanes {
+		c.Lanes[i] = fair.Lane{Weight: l.conf.Weight, MaxWait: l.conf.MaxWait, MaxGap: l.conf.MaxGap, Reserve: l.conf.Reserve}
+	}
+	return c
 }
 
 // partOf returns what the lane holds of a partition.
@@ -211,7 +214,7 @@ func (s *scheduler) next(sl *slot) *job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if sl.job != nil {
-		s.end(sl.job, now.Sub(sl.job.picked))
+		s.end(sl.job, now)
 		sl.job = nil
 	}
 	for !s.stopping {
@@ -227,20 +230,16 @@ func (s *scheduler) next(sl *slot) *job {
 	return nil
 }
 
-// least is charged for every start, so that a clock too coarse to see a run
-// does not make it free.
-const least = time.Microsecond
-
 func (s *scheduler) pick(now time.Time) *job {
 	for {
-		i := s.fair.Pick(now, func(i int) (time.Time, bool) {
+		c, ok := s.fair.Pick(now, func(i int) (time.Time, bool) {
 			s.heads[i] = s.headOf(s.lanes[i], now)
 			return s.lanes[i].since, s.heads[i] != nil
 		})
-		if i < 0 {
+		if !ok {
 			return nil
 		}
-		l, q := s.lanes[i], s.heads[i]
+		l, q := s.lanes[c.Lane], s.heads[c.Lane]
 		j := q.pop()
 		l.unbuffer(j)
 		l.since = now
@@ -253,9 +252,8 @@ func (s *scheduler) pick(now time.Time) *job {
 		}
 		j.part.running++
 		j.kind.running++
-		j.charge = max(j.kind.expect, least)
-		s.fair.Start(l.index, j.charge)
-		j.picked, j.ended, l.started = now, time.Time{}, now
+		j.run = s.fair.Start(now, c, j.kind.takes.Mean())
+		j.picked, j.ended = now, time.Time{}
 		return j
 	}
 }
@@ -360,11 +358,11 @@ func (s *scheduler) full(l *lane) bool {
 }
 
 // end gives back what the job held. Called with the lock held.
-func (s *scheduler) end(j *job, took time.Duration) {
+func (s *scheduler) end(j *job, now time.Time) {
 	j.kind.running--
 	j.part.running--
-	s.fair.End(j.lane().index, j.charge, max(took, least))
-	j.kind.expect += (took - j.kind.expect) / 8
+	s.fair.End(now, j.run)
+	j.kind.takes.Observe(now.Sub(j.picked))
 	if j.verdict != group.Probe || j.part.gone {
 		s.unblock(j)
 	}

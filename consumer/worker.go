@@ -89,7 +89,7 @@ func New(d ax.Domain, mux *Mux, opts ...Option) (*Worker, error) {
 
 func (w *Worker) addLane(conf ax.Lane, topic string) {
 	w.lanes = append(w.lanes, &lane{
-		conf: conf, index: len(w.lanes), topic: topic, group: w.router.LaneGroup(conf.Name),
+		conf: conf, topic: topic, group: w.router.LaneGroup(conf.Name),
 		maxKeep: w.cfg.buffer, maxBytes: w.cfg.bufferBytes, room: make(chan struct{}, 1),
 	})
 }

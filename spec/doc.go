@@ -42,6 +42,7 @@
 //	  - name: critical
 //	    weight: 8              # share of worker time when all lanes have work
 //	    max_wait: 1s           # past this, a waiting head gets aging credits
+//	    max_gap: 10s           # without a start for so long, and nothing running: next; default 10 × max_wait
 //	    reserve: 1             # slots that later lanes can't hold together
 //	    partitions: 6
 //	  - name: normal
@@ -54,6 +55,9 @@
 //	    weight: 1
 //	    limit: 12              # how many run at once in the whole cluster
 //	default_lane: normal
+//	sharing:
+//	  aging: 0.1               # of the time, for lanes past their max_wait; -1 for none
+//	  strict: false            # true: in the order of the lanes, not by weight
 //	kinds:
 //	  order.close:
 //	    lane: critical         # default: default_lane

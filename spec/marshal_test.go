@@ -149,12 +149,16 @@ func ExampleMarshal() {
 	// - name: urgent
 	//   weight: 8
 	//   max_wait: 1m
+	//   max_gap: 10m
 	//   partitions: 6
 	// - name: rest
 	//   weight: 1
 	//   max_wait: 1m
+	//   max_gap: 10m
 	//   partitions: 6
 	// default_lane: urgent
+	// sharing:
+	//   aging: 0.1
 	// delay:
 	//   tiers: [5s, 30s, 1m, 5m, 15m, 1h, 6h, 24h]
 	//   partitions: 3

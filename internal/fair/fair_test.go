@@ -7,305 +7,392 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/axtasks/ax/internal/fair"
 )
 
-// never is a MaxWait that no test reaches.
-const never = 1000 * time.Hour
+// lane is one that only its weight decides about.
+func lane(weight int) fair.Lane { return fair.Lane{Weight: weight, MaxWait: never, MaxGap: never} }
 
-// drawPool returns a saturated pool of random lanes, and the longest run time.
-func drawPool(t *rapid.T, maxLanes int, weight *rapid.Generator[int]) (*pool, time.Duration) {
-	n := rapid.IntRange(2, maxLanes).Draw(t, "lanes")
-	slots := rapid.IntRange(1, 16).Draw(t, "slots")
-	rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-	lanes := make([]fair.Lane, n)
-	sources := make([]source, n)
-	longest := time.Duration(0)
-	for i := range lanes {
-		lanes[i] = fair.Lane{Weight: weight.Draw(t, "weight"), MaxWait: never}
-		mean := time.Duration(rapid.IntRange(50, 1000).Draw(t, "run ms")) * time.Millisecond
-		longest = max(longest, 2*mean)
-		sources[i] = source{backlog: busy, takes: func() time.Duration { return 1 + time.Duration(rng.Int64N(int64(2*mean))) }}
-	}
-	return newPool(slots, lanes, sources), longest
-}
-
-// Under saturation each lane gets its weight's share of worker time, whatever
-// its tasks take.
-func TestSharesOfTimeFollowTheWeights(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		p, longest := drawPool(t, 6, rapid.IntRange(1, 20))
-		sum := 0
-		for _, l := range p.lanes {
-			sum += l.Weight
-		}
-		p.runUntil(100*longest, time.Hour)
-		for i, l := range p.lanes {
-			want := float64(l.Weight) / float64(sum)
-			got := p.used[i].Seconds() / p.total().Seconds()
-			require.InDelta(t, want, got, 0.05, "lane %d of weight %d in %d", i, l.Weight, sum)
-		}
-	})
-}
+// old is one whose head is aged as soon as it is the head.
+func old(weight int) fair.Lane { return fair.Lane{Weight: weight, MaxGap: never} }
 
 // Weights that are all the same, even 1, are equal shares and not an order.
 func TestEqualWeightsAreEqualShares(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		weight := rapid.IntRange(1, 1000).Draw(t, "the weight")
-		p, longest := drawPool(t, 8, rapid.Just(weight))
-		p.runUntil(150*longest, time.Hour)
-		for i := range p.lanes {
-			require.InDelta(t, 1/float64(len(p.lanes)), p.used[i].Seconds()/p.total().Seconds(), 0.03, "lane %d", i)
+	for _, weight := range []int{1, 7, 1000} {
+		for n := 2; n <= 8; n++ {
+			var c fair.Config
+			var sources []source
+			for range n {
+				c.Lanes = append(c.Lanes, old(weight))
+				sources = append(sources, source{backlog: busy, takes: fixed(10 * time.Millisecond)})
+			}
+			c.Slots = 5
+			p := newPool(newOurs, c, sources)
+			p.runUntil(10*time.Second, time.Second)
+			require.Equal(t, make([]int, n), p.aged, "no part of the time is set aside")
+			for i, share := range p.shares() {
+				require.InDelta(t, 1/float64(n), share, within, "lane %d of %d with weight %d", i, n, weight)
+			}
 		}
-	})
+	}
 }
 
 // Estimates may be wrong by any factor; a share is of the time that was really
 // used.
 func TestAnEstimateThatIsWrongIsCorrectedAtTheEnd(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		p, longest := drawPool(t, 4, rapid.IntRange(1, 8))
-		sum := 0
-		for i := range p.sources {
-			sum += p.lanes[i].Weight
-			factor := rapid.SampledFrom([]float64{0, 0.1, 0.5, 2, 5}).Draw(t, "factor")
-			p.sources[i].expect = func(d time.Duration) time.Duration { return time.Duration(float64(d) * factor) }
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		d := draw(rng, 4, 16)
+		for i := range d.sources {
+			factor := []float64{0, 0.1, 0.5, 2, 5}[rng.IntN(5)]
+			d.sources[i].expect = func(d time.Duration) time.Duration { return time.Duration(float64(d) * factor) }
 		}
-		// Each error is at most 5 runs in each slot.
-		p.runUntil(300*longest, time.Hour)
-		for i, l := range p.lanes {
-			require.InDelta(t, float64(l.Weight)/float64(sum), p.used[i].Seconds()/p.total().Seconds(), 0.05, "lane %d", i)
-		}
-	})
+		d.longest *= 5 // what a single error may cost
+		sum := d.weight(all)
+		require.NoError(t, d.compare(newOurs, func(i int) float64 { return float64(d.Lanes[i].Weight) / sum }), "seed %d", seed)
+	}
 }
 
-// What one lane leaves is lent to the others at once, whole, and by weight.
-func TestIdleShareIsLentAtOnce(t *testing.T) {
+// What one lane leaves is lent to the others whole, and by weight.
+func TestAnIdleShareIsLentByWeight(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		p, longest := drawPool(t, 5, rapid.IntRange(1, 10))
-		idle := rapid.IntRange(0, len(p.lanes)-1).Draw(t, "idle lane")
-		p.sources[idle].backlog = func(time.Duration) bool { return false }
-		sum := 0
-		for i, l := range p.lanes {
-			if i != idle {
-				sum += l.Weight
+	for seed := range uint64(20) {
+		d := draw(rand.New(rand.NewPCG(seed, 3)), 5, 16)
+		d.Lanes = append(d.Lanes, lane(50))
+		d.sources = append(d.sources, source{backlog: func(time.Duration) bool { return false }})
+		idle := len(d.Lanes) - 1
+		sum := d.weight(func(i int) bool { return i != idle })
+		require.NoError(t, d.compare(newOurs, func(i int) float64 {
+			if i == idle {
+				return 0
 			}
-		}
-		p.check = func(p *pool, picked int) {
-			if picked < 0 && p.s.Running() != p.slots {
-				require.Fail(t, "a slot is free and there is work")
-			}
-		}
-		p.runUntil(100*longest, time.Hour)
-		require.Zero(t, p.used[idle])
-		for i, l := range p.lanes {
-			if i != idle {
-				require.InDelta(t, float64(l.Weight)/float64(sum), p.used[i].Seconds()/p.total().Seconds(), 0.05, "lane %d", i)
-			}
-		}
-	})
+			return float64(d.Lanes[i].Weight) / sum
+		}), "seed %d", seed)
+	}
 }
 
-// A lane that comes back after a long time of little or no work gets its share
-// from then on, and not what it missed; and a lane that used what nobody
-// wanted is not made to pay for it.
-func TestIdleShareIsNotBankedAndNotOwed(t *testing.T) {
+// With weights 8:4:2:1 and all heads overdue, taking the one that is overdue
+// for longest would give 96, 2, 1 and 1 percent, or the like.
+func TestWhenAllAreAgedTheWeightsDecide(t *testing.T) {
 	t.Parallel()
-	const task = 100 * time.Millisecond
-	const quiet, end = 10 * time.Minute, 11 * time.Minute
-	loud := func(at time.Duration) bool { return at >= quiet }
-	for name, before := range map[string][2]func(time.Duration) bool{
-		"one was idle beside a busy one": {busy, func(time.Duration) bool { return false }},
-		"the other came while the busy one paused": {
-			func(at time.Duration) bool { return at < quiet-2*time.Second }, // until both come back
-			func(at time.Duration) bool { return at >= quiet-time.Second },
-		},
-		"they took turns": {
-			func(at time.Duration) bool { return at%(10*time.Second) < 5*time.Second },
-			func(at time.Duration) bool { return at%(10*time.Second) > 9*time.Second },
-		},
-		"one had two tasks at all times": {busy, nil},
-	} {
-		for _, slots := range []int{1, 8} {
-			if before[1] == nil && slots == 1 {
-				continue // they would be all
+	c := fair.Config{Slots: 4, Aging: 0.1}
+	var sources []source
+	for i, ms := range []int{100, 2, 1, 1} {
+		c.Lanes = append(c.Lanes, fair.Lane{Weight: 8 >> i, MaxWait: 0, MaxGap: never})
+		sources = append(sources, source{backlog: busy, takes: fixed(time.Duration(ms) * time.Millisecond)})
+	}
+	p := newPool(newOurs, c, sources)
+	p.runUntil(time.Minute, time.Second)
+	for i, share := range p.shares() {
+		require.InDelta(t, float64(int(8)>>i)/15, share, within)
+		require.Positive(t, p.aged[i], "nothing was aged")
+	}
+}
+
+// A lane of next to no weight, whose tasks run for long: it is aged most of
+// the time and gets the aging part, and no more, until it has caught up; then
+// its weight alone counts.
+func TestALaneThatIsAgedGetsTheAgingPartUntilItHasCaughtUp(t *testing.T) {
+	t.Parallel()
+	c := fair.Config{Slots: 8, Aging: 0.1, Lanes: []fair.Lane{lane(1000), {Weight: 1, MaxWait: time.Second, MaxGap: never}}}
+	full := true
+	p := newPool(newOurs, c, []source{
+		{backlog: busy, takes: fixed(10 * time.Millisecond)},
+		{backlog: func(time.Duration) bool { return full }, takes: fixed(20 * time.Second)},
+	})
+	p.runUntil(5*time.Minute, time.Second)
+	p.measure()
+	p.runUntil(45*time.Minute, time.Second)
+	require.InDelta(t, 0.1, p.shares()[1], within)
+	require.Greater(t, p.aged[1], 9*p.started[1]/10)
+
+	full = false
+	p.runUntil(46*time.Minute, time.Second)
+	p.measure()
+	p.runUntil(50*time.Minute, time.Second)
+	require.Zero(t, p.shares()[1])
+}
+
+// Strict takes the first lane that has work, but for what Aging and MaxGap give
+// to others.
+func TestStrictIsAnOrder(t *testing.T) {
+	t.Parallel()
+	c := fair.Config{Slots: 4, Strict: true, Lanes: []fair.Lane{lane(1), lane(1000), lane(1000)}}
+	tens := source{backlog: busy, takes: fixed(10 * time.Millisecond)}
+	p := newPool(newOurs, c, []source{tens, tens, tens})
+	p.runUntil(time.Minute, time.Second)
+	require.Equal(t, []float64{1, 0, 0}, p.shares())
+
+	c.Aging = 0.1
+	c.Lanes[1].MaxWait = time.Second
+	c.Lanes[2].MaxGap = time.Second
+	p = newPool(newOurs, c, []source{tens, tens, tens})
+	p.runUntil(time.Minute, time.Second)
+	require.InDelta(t, 60, p.aged[1], 2, "each second its head is aged, and starts")
+	require.InDelta(t, 60, p.gaps[2], 2)
+	require.Less(t, p.waited[2], 1100*time.Millisecond)
+}
+
+// After an hour in strict order, those that had nothing must not claim the
+// hour.
+func TestFromStrictToFairNothingIsBanked(t *testing.T) {
+	t.Parallel()
+	c := fair.Config{Slots: 4, Strict: true, Lanes: []fair.Lane{lane(3), lane(1)}}
+	tens := source{backlog: busy, takes: fixed(10 * time.Millisecond)}
+	p := newPool(newOurs, c, []source{tens, tens})
+	p.runUntil(time.Hour, time.Second)
+	c.Strict = false
+	p.set(c)
+	p.measure()
+	p.runUntil(time.Hour+10*time.Second, time.Second)
+	require.InDeltaSlice(t, []float64{0.75, 0.25}, p.shares(), within)
+}
+
+// Weights count from the moment at which they are set, and who is ahead of the
+// others then stays ahead.
+func TestWeightsChangeWhileItRuns(t *testing.T) {
+	t.Parallel()
+	c := fair.Config{Slots: 4, Lanes: []fair.Lane{lane(3), lane(1)}}
+	tens := source{backlog: busy, takes: fixed(10 * time.Millisecond)}
+	p := newPool(newOurs, c, []source{tens, tens})
+	p.runUntil(time.Hour, time.Second)
+	c.Lanes = []fair.Lane{lane(1), lane(4)}
+	p.set(c)
+	p.measure()
+	p.runUntil(p.now+10*time.Second, time.Second)
+	require.InDeltaSlice(t, []float64{0.2, 0.8}, p.shares(), within)
+
+	// One of them is changed each 20 ms, beside runs of a second: what these
+	// are charged with must not be forgotten each time.
+	c = fair.Config{Slots: 4, Lanes: []fair.Lane{lane(1), lane(1)}}
+	p = newPool(newOurs, c, []source{tens, {backlog: busy, takes: fixed(time.Second)}})
+	for i := range 5000 {
+		c.Lanes = []fair.Lane{lane(1), lane(1)}
+		if i%2 == 0 {
+			c.Lanes = []fair.Lane{lane(1000), lane(1000)}
+		}
+		p.set(c)
+		p.runUntil(p.now+20*time.Millisecond, time.Second)
+	}
+	require.InDeltaSlice(t, []float64{0.5, 0.5}, p.shares(), 2*within)
+}
+
+func TestSlotsAndReservesChangeWhileItRuns(t *testing.T) {
+	t.Parallel()
+	c := fair.Config{Slots: 16, Lanes: []fair.Lane{lane(1), lane(1)}}
+	long := source{backlog: busy, takes: fixed(10 * time.Second)}
+	p := newPool(newOurs, c, []source{{backlog: func(time.Duration) bool { return false }}, long})
+	p.runUntil(time.Second, time.Second)
+	require.Equal(t, 16, p.held[1])
+	c.Slots = 4
+	p.set(c)
+	p.runUntil(9*time.Second, time.Second)
+	require.Equal(t, 16, p.held[1], "what runs is not touched")
+	p.runUntil(15*time.Second, time.Second)
+	require.Equal(t, 4, p.held[1])
+	c.Slots, c.Lanes = 20, []fair.Lane{{Weight: 1, MaxWait: never, MaxGap: never, Reserve: 5}, lane(1)}
+	p.set(c)
+	p.runUntil(16*time.Second, time.Second)
+	require.Equal(t, 15, p.held[1])
+}
+
+// The aging part that was used up by a long run is not owed any more once
+// nobody had work.
+func TestWhatWasUsedIsNotOwedOnceNobodyHadWork(t *testing.T) {
+	t.Parallel()
+	c := fair.Config{Slots: 4, Aging: 0.02, Lanes: []fair.Lane{lane(1000), {Weight: 1, MaxWait: 0, MaxGap: never}}}
+	var p *pool
+	p = newPool(newOurs, c, []source{
+		{backlog: func(at time.Duration) bool { return at < time.Minute || at > 11*time.Minute }, takes: fixed(10 * time.Millisecond)},
+		{backlog: func(at time.Duration) bool { return at < time.Second || at > 11*time.Minute }, takes: func() time.Duration {
+			if p.now < time.Minute {
+				return 300 * time.Second
 			}
-			t.Run(fmt.Sprintf("%s/slots=%d", name, slots), func(t *testing.T) {
-				t.Parallel()
-				lanes := []fair.Lane{{Weight: 1, MaxWait: never}, {Weight: 1, MaxWait: never}}
-				p := newPool(slots, lanes, make([]source, 2))
-				for i := range p.sources {
-					p.sources[i] = source{takes: func() time.Duration { return task + time.Duration(p.started[i]%7)*task/10 }, backlog: func(at time.Duration) bool {
-						if before[i] == nil {
-							return loud(at) || p.held[i] < 2
-						}
-						return loud(at) || before[i](at)
-					}}
+			return 10 * time.Millisecond
+		}},
+	})
+	p.runUntil(11*time.Minute+time.Second, time.Second)
+	p.measure()
+	p.runUntil(13*time.Minute, time.Second)
+	require.InDelta(t, 0.021, p.shares()[1], 0.002)
+}
+
+// Tags grow for as long as a worker runs. Twenty years on a hundred slots, and
+// a lane that comes after fifteen of them and then in each, must cost no
+// precision and overflow nothing.
+func TestItRunsForYears(t *testing.T) {
+	t.Parallel()
+	const week, year = 7 * 24 * time.Hour, 52 * 7 * 24 * time.Hour
+	c := fair.Config{Slots: 100, Aging: 0.1, Lanes: []fair.Lane{old(3), old(1), lane(6)}}
+	p := newPool(newOurs, c, []source{
+		{backlog: busy, takes: fixed(week)},
+		{backlog: busy, takes: fixed(week - time.Hour)},
+		{backlog: func(at time.Duration) bool { return at > 15*year && at%year > 40*week }, takes: fixed(week)},
+	})
+	for n := range 20 {
+		from := time.Duration(n) * year
+		p.runUntil(from+5*week, week)
+		p.measure()
+		p.runUntil(from+35*week, week)
+		require.InDeltaSlice(t, []float64{0.75, 0.25, 0}, p.shares(), within, "year %d", n)
+		p.runUntil(from+43*week, week)
+		p.measure()
+		p.runUntil(from+51*week, week)
+		want := 0.0
+		if n >= 15 {
+			want = 0.9 * 0.6
+		}
+		require.InDelta(t, want, p.shares()[2], 2*within, "year %d", n)
+	}
+}
+
+// The bound is no number that nothing comes near to.
+func TestTheBoundIsNear(t *testing.T) {
+	t.Parallel()
+	worst := 0.0
+	for seed := range uint64(200) {
+		d := drawUnsteady(rand.New(rand.NewPCG(seed, 1)))
+		p := newPool(newOurs, d.Config, d.sources)
+		p.runUntil(60*d.longest, d.longest/3+1)
+		for i := range p.Lanes {
+			worst = max(worst, p.waited[i].Seconds()/p.bound(i).Seconds())
+		}
+	}
+	t.Logf("the longest wait of a head in 200 random runs is %.2f of its bound", worst)
+	require.LessOrEqual(t, worst, 1.0)
+	require.Greater(t, worst, 0.7)
+}
+
+// The first lane has just been started when the others become overdue, and is
+// overdue before them when its run is over: the last one waits for three runs
+// from then on, which is all that the formula allows but for two milliseconds.
+func TestTheBoundIsReached(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	c := fair.Config{Slots: 1, Lanes: []fair.Lane{
+		{Weight: 1, MaxWait: never, MaxGap: ms}, {Weight: 1, MaxWait: never, MaxGap: 1001 * ms}, {Weight: 1, MaxWait: never, MaxGap: 1002 * ms},
+	}}
+	second := source{backlog: busy, takes: fixed(time.Second)}
+	later := source{backlog: func(at time.Duration) bool { return at > 0 }, takes: fixed(time.Second)}
+	p := newPool(newOurs, c, []source{second, later, later})
+	p.runUntil(1, 1) // so long after the first start the others come
+	p.runUntil(time.Minute, time.Second)
+	require.Equal(t, 4002*ms, p.bound(2))
+	require.Equal(t, 4*time.Second, p.waited[2])
+}
+
+// A clock too coarse to see a run does not make it free.
+func TestARunThatTakesNoTimeIsNotFree(t *testing.T) {
+	t.Parallel()
+	c := fair.Config{Slots: 1, Lanes: []fair.Lane{lane(1), lane(1)}}
+	s := fair.New(epoch, c)
+	starts := [2]int{}
+	for range 100 {
+		choice, ok := s.Pick(epoch, func(int) (time.Time, bool) { return epoch, true })
+		require.True(t, ok)
+		starts[choice.Lane]++
+		s.End(epoch, s.Start(epoch, choice, 0))
+	}
+	require.Equal(t, [2]int{50, 50}, starts)
+
+	// Nor is one whose kind has not run yet.
+	c.Slots = 100
+	s = fair.New(epoch, c)
+	for range 100 {
+		choice, _ := s.Pick(epoch, func(int) (time.Time, bool) { return epoch, true })
+		s.Start(epoch, choice, 0)
+	}
+	require.Equal(t, 50, s.Stats(0, epoch).Running)
+}
+
+// Estimates that were a hundred times too high must not count against who
+// comes later.
+func TestWhatWasChargedTooMuchIsNotOwedByOthers(t *testing.T) {
+	t.Parallel()
+	c := fair.Config{Slots: 8, Lanes: []fair.Lane{lane(1), lane(1), lane(2)}}
+	var p *pool
+	expect := func(d time.Duration) time.Duration {
+		if p.now < time.Minute {
+			return 100 * d
+		}
+		return d
+	}
+	tens := source{backlog: busy, takes: fixed(100 * time.Millisecond), expect: expect}
+	late := tens
+	late.backlog = func(at time.Duration) bool { return at >= 61*time.Second }
+	p = newPool(newOurs, c, []source{tens, tens, late})
+	p.runUntil(61*time.Second, time.Second)
+	p.measure()
+	p.runUntil(p.now+20*time.Second, time.Second)
+	require.InDeltaSlice(t, []float64{0.25, 0.25, 0.5}, p.shares(), within)
+}
+
+func TestStatsTellWhatBecameOfALane(t *testing.T) {
+	t.Parallel()
+	c := fair.Config{Slots: 2, Aging: 0.1, Lanes: []fair.Lane{{Weight: 1, MaxWait: time.Second, MaxGap: time.Minute}}}
+	s := fair.New(epoch, c)
+	at := func(d time.Duration) time.Time { return epoch.Add(d) }
+	head := func(int) (time.Time, bool) { return epoch, true }
+	pick := func(now time.Time) fair.Run {
+		choice, ok := s.Pick(now, head)
+		require.True(t, ok)
+		return s.Start(now, choice, time.Second)
+	}
+	first, _ := pick(at(0)), pick(at(2*time.Second))
+	s.End(at(5*time.Second), first)
+	_ = pick(at(5 * time.Second))
+	require.Equal(t, 2, s.Running())
+	require.Equal(t, fair.Stats{Running: 2, Used: 5 + 4 + 1, Starts: 3, Aged: 1, MaxWait: 5 * time.Second}, s.Stats(0, at(6*time.Second)))
+	require.Zero(t, first.Lane())
+	require.Equal(t, time.Second, first.Expected())
+}
+
+func TestAverage(t *testing.T) {
+	t.Parallel()
+	var a fair.Average
+	require.Zero(t, a.Mean())
+	a.Observe(8 * time.Second)
+	require.Equal(t, 8*time.Second, a.Mean())
+	a.Observe(0)
+	require.Equal(t, 7*time.Second, a.Mean())
+}
+
+func BenchmarkStart(b *testing.B) {
+	for _, n := range []int{4, 64} {
+		for _, aged := range []bool{false, true} {
+			b.Run(fmt.Sprintf("lanes=%d/aged=%t", n, aged), func(b *testing.B) {
+				c := fair.Config{Slots: 2 * n, Aging: 0.1}
+				for i := range n {
+					l := lane(i + 1)
+					l.Reserve = i % 2
+					if aged {
+						l.MaxWait = 0
+					}
+					c.Lanes = append(c.Lanes, l)
 				}
-				p.runUntil(quiet, task)
-				a, b := p.used[0], p.used[1]
-				require.Greater(t, a, 2*b, "the lanes used about the same before")
-				for at := quiet; at < end; {
-					at += 5 * time.Second
-					p.runUntil(at, task)
-					x, y := p.used[0]-a, p.used[1]-b
-					require.InDelta(t, 0.5, x.Seconds()/(x+y).Seconds(), 0.1, "%s after", at-quiet)
+				s := fair.New(epoch, c)
+				now := epoch
+				head := func(int) (time.Time, bool) { return now, true }
+				b.ReportAllocs()
+				for b.Loop() {
+					now = now.Add(time.Microsecond)
+					choice, _ := s.Pick(now, head)
+					s.End(now, s.Start(now, choice, time.Millisecond))
 				}
 			})
 		}
 	}
 }
 
-// A lane with work that has nothing running goes next once its head has waited
-// past its MaxWait, and the one that is overdue for longest before others.
-func TestALaneThatIsOverdueGoesNextTheEarliestFirst(t *testing.T) {
-	t.Parallel()
-	overdue := 0
-	rapid.Check(t, func(t *rapid.T) {
-		p, _ := drawPool(t, 6, rapid.SampledFrom([]int{1, 1000}))
-		for i := range p.lanes {
-			p.lanes[i].MaxWait = time.Duration(rapid.IntRange(100, 20_000).Draw(t, "max wait ms")) * time.Millisecond
-		}
-		q := newPool(p.slots, p.lanes, p.sources)
-		q.check = func(q *pool, picked int) {
-			if q.s.Running() == q.slots {
-				return
-			}
-			first, at := -1, time.Duration(0)
-			for i, l := range q.lanes {
-				due := q.since[i] + l.MaxWait
-				if q.since[i] >= 0 && q.held[i] == 0 && q.now >= due && (first < 0 || due < at) {
-					first, at = i, due
-				}
-			}
-			if first >= 0 {
-				if overdue++; picked != first {
-					require.Fail(t, "another lane is overdue for longer", "picked %d, want %d", picked, first)
-				}
-			}
-		}
-		q.runUntil(time.Minute, time.Second)
-	})
-	require.Positive(t, overdue)
-}
-
-// However small its weight, a head waits at most its MaxWait, what runs then,
-// and the other lanes that may be overdue before it.
-func TestNoHeadStarves(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		drawn, longest := drawPool(t, 6, rapid.SampledFrom([]int{1, 1000}))
-		for i := range drawn.lanes {
-			drawn.lanes[i].MaxWait = time.Duration(rapid.IntRange(100, 5000).Draw(t, "max wait ms")) * time.Millisecond
-		}
-		p := newPool(drawn.slots, drawn.lanes, drawn.sources)
-		p.runUntil(time.Minute, time.Second)
-		for i, l := range p.lanes {
-			bound := max(l.MaxWait, longest) + time.Duration(len(p.lanes))*longest
-			require.LessOrEqual(t, p.waited[i], bound, "lane %d", i)
-			require.Positive(t, p.started[i])
-		}
-	})
-}
-
-// allowed is the definition of the reserves: each lane and all after it may
-// hold together what the lanes before it have not reserved, and at least one.
-func allowed(p *pool, lane int) bool {
-	reserved := 0
-	for j := 0; j <= lane; j++ {
-		held := 0
-		for _, n := range p.held[j:] {
-			held += n
-		}
-		if held >= max(p.slots-reserved, 1) {
-			return false
-		}
-		reserved += p.lanes[j].Reserve
-	}
-	return true
-}
-
-// No start breaks a reserve, and no slot stays free while one could be made.
-func TestReservesAreCapsAndNothingElseKeepsASlotFree(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		drawn, longest := drawPool(t, 6, rapid.IntRange(1, 10))
-		for i := range drawn.lanes {
-			drawn.lanes[i].Reserve = rapid.SampledFrom([]int{0, 0, 1, 2, drawn.slots, drawn.slots + 3}).Draw(t, "reserve")
-			period := time.Duration(rapid.IntRange(1, 5).Draw(t, "period")) * longest
-			drawn.sources[i].backlog = func(at time.Duration) bool { return at%(2*period) < period }
-			drawn.lanes[i].MaxWait = rapid.SampledFrom([]time.Duration{time.Millisecond, never}).Draw(t, "max wait")
-		}
-		p := newPool(drawn.slots, drawn.lanes, drawn.sources)
-		p.check = func(p *pool, picked int) {
-			running := 0
-			for _, n := range p.held {
-				running += n
-			}
-			// Asked millions of times: only a fault costs a call of require.
-			if running != p.s.Running() || running > p.slots {
-				require.Fail(t, "wrong count", "%v of %d slots, the scheduler says %d", p.held, p.slots, p.s.Running())
-			}
-			if picked >= 0 {
-				if p.since[picked] < 0 || !allowed(p, picked) {
-					require.Fail(t, "not runnable", "lane %d was picked: %v", picked, p.held)
-				}
-				return
-			}
-			for i := range p.lanes {
-				if running < p.slots && p.since[i] >= 0 && allowed(p, i) {
-					require.Fail(t, "a slot is free", "lane %d could have started: %v", i, p.held)
-				}
-			}
-		}
-		p.runUntil(60*longest, longest/3+1)
-		for i := range p.lanes {
-			require.Positive(t, p.started[i], "lane %d was stopped", i)
-		}
-	})
-}
-
-// A burst of starts at one instant must not all see the same low charge.
-func TestABurstOfStartsIsSharedByWeight(t *testing.T) {
-	t.Parallel()
-	lanes := []fair.Lane{{Weight: 3, MaxWait: never}, {Weight: 1, MaxWait: never}}
-	p := newPool(40, lanes, []source{{backlog: busy, takes: fixed(time.Second)}, {backlog: busy, takes: fixed(time.Second)}})
-	p.runUntil(time.Millisecond, time.Second)
-	require.Equal(t, []int{30, 10}, p.held)
-}
-
-func BenchmarkPick(b *testing.B) {
-	for _, n := range []int{4, 64} {
-		b.Run(fmt.Sprintf("lanes=%d", n), func(b *testing.B) {
-			lanes := make([]fair.Lane, n)
-			for i := range lanes {
-				lanes[i] = fair.Lane{Weight: i + 1, MaxWait: time.Minute, Reserve: i % 2}
-			}
-			s := fair.New(2*n, lanes)
-			now := epoch
-			head := func(int) (time.Time, bool) { return now, true }
-			b.ReportAllocs()
-			for b.Loop() {
-				i := s.Pick(now, head)
-				s.Start(i, time.Millisecond)
-				s.End(i, time.Millisecond, time.Millisecond)
-			}
-		})
-	}
-}
-
-func TestAPickAllocatesNothing(t *testing.T) {
-	s := fair.New(8, []fair.Lane{{Weight: 2, MaxWait: time.Minute}, {Weight: 1, MaxWait: time.Minute, Reserve: 1}})
+func TestAStartAllocatesNothing(t *testing.T) {
+	c := fair.Config{Slots: 8, Aging: 0.1, Lanes: []fair.Lane{lane(2), {Weight: 1, Reserve: 1}}}
+	s := fair.New(epoch, c)
 	head := func(int) (time.Time, bool) { return epoch, true }
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		i := s.Pick(epoch, head)
-		s.Start(i, time.Second)
-		s.End(i, time.Second, time.Second)
+		choice, _ := s.Pick(epoch, head)
+		s.End(epoch, s.Start(epoch, choice, time.Second))
 	}))
 }
