@@ -11,6 +11,13 @@ func Buffered(w *Worker) int {
 	return n
 }
 
+// SlotsOf returns how many slots the worker has, as goroutines.
+func SlotsOf(w *Worker) int {
+	w.sched.mu.Lock()
+	defer w.sched.mu.Unlock()
+	return len(w.sched.slots)
+}
+
 // Build returns the wrapped handlers of a mux.
 func Build(m *Mux) (map[string]Handler, error) { return m.build() }
 

@@ -34,6 +34,21 @@ type LaneStatus struct {
 	Lag        int64  `json:"lag"`        // records of them that it has not read, as far as it knows
 	Buffered   int    `json:"buffered"`   // tasks that may start
 	Held       int    `json:"held"`       // tasks that are not due yet, or that wait in place
+
+	Running     int     `json:"running"`      // slots that it holds
+	SlotSeconds float64 `json:"slot_seconds"` // that it was given since Run
+	Starts      uint64  `json:"starts"`       // since Run
+	// AgedStarts were made in the part of the time that is set aside for lanes
+	// past their MaxWait, GapStarts because of its MaxGap.
+	AgedStarts uint64 `json:"aged_starts"`
+	GapStarts  uint64 `json:"gap_starts"`
+	// WorstHeadWait is the longest that one of its tasks has been the head,
+	// in nanoseconds in JSON. The time that a limit held it is in it.
+	WorstHeadWait time.Duration `json:"worst_head_wait"`
+	// LimitedBy is a kind that fills the lane's buffer while its concurrency is
+	// reached, so that the lane's other tasks wait behind it. Give that kind a
+	// lane of its own.
+	LimitedBy string `json:"limited_by,omitempty"`
 }
 
 // Status returns what the worker does now. It asks nobody and doesn't block;
@@ -41,7 +56,7 @@ type LaneStatus struct {
 // any time.
 func (w *Worker) Status() Status {
 	w.life.mu.Lock()
-	s := Status{Running: w.life.working, Slots: w.cfg.slots}
+	s := Status{Running: w.life.working, Slots: w.Settings().Slots}
 	w.life.mu.Unlock()
 	if !s.Running {
 		return s
@@ -49,8 +64,12 @@ func (w *Worker) Status() Status {
 	now := time.Now()
 	w.sched.mu.Lock()
 	s.Busy, s.Settling = w.sched.fair.Running(), len(w.sched.settling)
-	for _, l := range w.lanes {
-		s.Lanes = append(s.Lanes, LaneStatus{Lane: l.conf.Name, Buffered: l.buffered, Held: l.held})
+	for i, l := range w.lanes {
+		got := w.sched.fair.Stats(i, now)
+		s.Lanes = append(s.Lanes, LaneStatus{
+			Lane: l.conf.Name, Buffered: l.buffered, Held: l.held, Running: got.Running, SlotSeconds: got.Used,
+			Starts: got.Starts, AgedStarts: got.Aged, GapStarts: got.Gap, WorstHeadWait: got.MaxWait, LimitedBy: w.sched.limitedBy(l),
+		})
 	}
 	w.sched.mu.Unlock()
 	for i, l := range w.lanes {

@@ -15,20 +15,71 @@ import (
 
 // intake polls the lane while there is room for more, until ctx ends.
 func (w *Worker) intake(ctx context.Context, l *lane) {
-	for {
-		for w.sched.full(l) {
-			l.member.Busy(true)
-			select {
-			case <-l.room:
-			case <-ctx.Done():
-				return
-			}
-		}
-		l.member.Busy(false)
+	for w.awaitRoom(ctx, l) {
 		if err := l.member.Poll(ctx, func(b group.Batch) { w.take(l, b) }); err != nil {
 			return
 		}
 	}
+}
+
+// limitedAfter is how long a buffer must stand full of a kind that may not
+// start before that is told.
+const limitedAfter = 10 * time.Second
+
+// awaitRoom waits until the lane may be polled, and returns false when ctx has
+// ended before.
+func (w *Worker) awaitRoom(ctx context.Context, l *lane) bool {
+	if !w.sched.full(l) {
+		return true
+	}
+	l.member.Busy(true)
+	defer l.member.Busy(false)
+	tick := time.NewTicker(limitedAfter)
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.room:
+		case <-tick.C:
+			if kind := w.sched.limited(l); kind != "" && w.loud.now("limited "+l.conf.Name) {
+				w.log.Warn("the lane's buffer is full of a kind whose concurrency is reached, and is not read on: give that kind a lane of its own",
+					"lane", l.conf.Name, "kind", kind)
+			}
+		case <-ctx.Done():
+			return false
+		}
+		if !w.sched.full(l) {
+			return true
+		}
+	}
+}
+
+// limited returns the kind that keeps the lane's buffer full although its
+// concurrency is reached, so that the lane is not read on, or "".
+func (s *scheduler) limited(l *lane) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limitedBy(l)
+}
+
+func (s *scheduler) limitedBy(l *lane) (kind string) {
+	if l.buffered <= l.maxKeep/2 && l.bytes <= l.maxBytes/2 {
+		return ""
+	}
+	most := 0
+	for _, p := range l.parts {
+		for _, q := range p.queues {
+			if q.empty() {
+				continue
+			}
+			if q.kind == nil || q.kind.running < q.kind.conf.Concurrency {
+				return ""
+			}
+			if n := len(q.jobs) - q.head; n > most {
+				most, kind = n, q.kind.name
+			}
+		}
+	}
+	return kind
 }
 
 // take decodes what a poll returned and queues it.

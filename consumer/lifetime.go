@@ -106,11 +106,9 @@ func (w *Worker) run(ctx context.Context) error {
 	if w.leases != nil {
 		serve.Go(func() { w.leases.run(serving) })
 	}
-	for _, sl := range w.sched.slots {
-		slots.Go(func() { w.work(sl) })
-	}
+	w.sched.begin(func(sl *slot) { slots.Go(func() { w.work(sl) }) })
 	w.setWorking(true)
-	w.log.Info("worker runs", "domain", w.domain.Name, "lanes", len(w.lanes), "slots", w.cfg.slots)
+	w.log.Info("worker runs", "domain", w.domain.Name, "lanes", len(w.lanes), "slots", w.Settings().Slots)
 
 	<-ctx.Done()
 	w.setWorking(false)

@@ -250,7 +250,7 @@ func TestBadSettingsAreRefusedByNew(t *testing.T) {
 		opt  consumer.Option
 		want string
 	}{
-		{mux, consumer.WithSlots(0), "slots 0"},
+		{mux, consumer.WithSlots(0), "slots: 0: want 1 to"},
 		{mux, consumer.WithGrace(-1), "grace"},
 		{mux, consumer.WithBuffer(0, 1), "buffer 0"},
 		{mux, consumer.WithLease(time.Millisecond), "lease 1ms"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/axtasks/ax/internal/clock"
 	"github.com/axtasks/ax/internal/group"
 	"github.com/axtasks/ax/internal/kafka"
 	"github.com/axtasks/ax/internal/publish"
@@ -42,7 +43,11 @@ func (w *Worker) open(ctx, tasks context.Context) error {
 		w.leases = newLeases(w.cfg.store, w.cfg.lease, w.log)
 	}
 	maps.Copy(ids, w.leftovers(ctx, slices.Concat(base, w.cfg.kafka)))
-	w.sched = newScheduler(w.cfg.slots, w.domain.Sharing, w.lanes)
+	w.settings.mu.Lock()
+	now := w.settings.now
+	w.sched = newScheduler(now.Slots, w.lanes, w.kinds)
+	w.sched.apply(now, clock.Now()) // it may have been changed since New
+	w.settings.mu.Unlock()
 	for i, l := range w.lanes {
 		l.member, err = group.New(group.Config{
 			Name: "worker", Group: l.group, Protocol: w.domain.Kafka.GroupProtocol, Topics: []string{l.topic}, IDs: ids,

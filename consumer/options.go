@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/idempotency"
 	"github.com/axtasks/ax/internal/telemetry"
 )
@@ -41,13 +42,23 @@ func defaults() config {
 	}
 }
 
+// checkSlots refuses a number of slots that no worker can have.
+func checkSlots(n int) error {
+	if n < 1 || n > 100_000 {
+		return &ax.FieldError{Path: "slots", Value: fmt.Sprint(n), Reason: "want 1 to 100000"}
+	}
+	return nil
+}
+
 func (c *config) validate() error {
+	if err := checkSlots(c.slots); err != nil {
+		return fmt.Errorf("ax: worker: %w", err)
+	}
 	for _, f := range []struct {
 		name string
 		ok   bool
 		have any
 	}{
-		{"slots", c.slots >= 1 && c.slots <= 100_000, c.slots},
 		{"grace", c.grace > 0, c.grace},
 		{"commit interval", c.commitEvery > 0, c.commitEvery},
 		{"buffer", c.buffer >= 1, c.buffer},

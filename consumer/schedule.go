@@ -104,32 +104,32 @@ type scheduler struct {
 	cond     *sync.Cond
 	fair     *fair.Scheduler
 	lanes    []*lane
+	kinds    map[string]*kind // those that have a handler
 	gate     gate
 	idle     int // slots that wait
 	stopping bool
 	heads    []*queue // scratch of pick
 	alone    *job     // the suspect that is at work, or that is kept from it
 	slots    []*slot
+	want     int               // how many there should be
+	serve    func(*slot)       // starts the goroutine of a slot; nil before begin
 	settling map[*job]struct{} // what is published and not answered
 	// interrupted are the jobs that a stop has ended before they were done.
 	interrupted []*job
 }
 
-func newScheduler(slots int, sharing ax.Sharing, lanes []*lane) *scheduler {
+func newScheduler(slots int, lanes []*lane, kinds map[string]*kind) *scheduler {
 	s := &scheduler{
-		fair: fair.New(clock.Now(), shares(slots, sharing, lanes)), lanes: lanes, heads: make([]*queue, len(lanes)),
-		gate: gate{wake: make(chan struct{}, 1)}, settling: map[*job]struct{}{}, slots: make([]*slot, slots),
-	}
-	for i := range s.slots {
-		s.slots[i] = &slot{}
+		fair: fair.New(clock.Now(), shares(slots, 0, false, lanes)), lanes: lanes, kinds: kinds, heads: make([]*queue, len(lanes)),
+		gate: gate{wake: make(chan struct{}, 1)}, settling: map[*job]struct{}{}, want: slots,
 	}
 	s.cond = sync.NewCond(&s.mu)
 	return s
 }
 
 // shares returns what the lanes' slots are shared by.
-func shares(slots int, sharing ax.Sharing, lanes []*lane) fair.Config {
-	c := fair.Config{Slots: slots, Aging: max(sharing.Aging, 0), Strict: sharing.Strict, Lanes: make([]fair.Lane, len(lanes))}
+func shares(slots int, aging float64, strict bool, lanes []*lane) fair.Config {
+	c := fair.Config{Slots: slots, Aging: max(aging, 0), Strict: strict, Lanes: make([]fair.Lane, len(lanes))}
 	for i, l := range lanes {
 		c.Lanes[i] = fair.Lane{Weight: l.conf.Weight, MaxWait: l.conf.MaxWait, MaxGap: l.conf.MaxGap, Reserve: l.conf.Reserve}
 	}
@@ -217,7 +217,7 @@ func (s *scheduler) next(sl *slot) *job {
 		s.end(sl.job, now)
 		sl.job = nil
 	}
-	for !s.stopping {
+	for !s.stopping && !s.surplus(sl) {
 		if j := s.pick(now); j != nil {
 			sl.job = j
 			return j

@@ -19,7 +19,8 @@ func TestAJobThatWaitsInPlaceAfterItsPartitionWasGivenUpLeavesNothingBehind(t *t
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := &lane{conf: ax.Lane{Name: "main", Weight: 1, MaxWait: time.Second}, maxKeep: 10, maxBytes: 1000, room: make(chan struct{}, 1)}
-			s := newScheduler(2, ax.Sharing{}, []*lane{l})
+			s := newScheduler(2, []*lane{l}, nil)
+			s.begin(func(*slot) {})
 			p := &group.Partition{}
 			now := time.Now()
 			j := &job{task: &ax.Task{}, kind: &kind{}, part: s.partOf(l, p), size: 10, ready: now}

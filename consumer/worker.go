@@ -28,6 +28,7 @@ type Worker struct {
 	loud     loud
 	trouble  trouble
 	life     lifetime
+	settings settings
 
 	// Made by Run, before anything uses them.
 	sched  *scheduler
@@ -83,6 +84,7 @@ func New(d ax.Domain, mux *Mux, opts ...Option) (*Worker, error) {
 	for _, l := range w.domain.Lanes {
 		w.addLane(l, r.Lane(l.Name))
 	}
+	w.settings.now = w.settingsOf(w.domain, cfg.slots)
 	w.life.init()
 	return w, nil
 }
