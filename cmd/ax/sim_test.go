@@ -7,7 +7,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -141,4 +144,23 @@ func TestSimHasHelpWithAnExample(t *testing.T) {
 	require.Equal(t, 0, got.code)
 	require.Contains(t, got.out, "Example:")
 	require.Contains(t, got.out, "ax sim --spec")
+}
+
+// The page's output is what its commands print. Where the scheduler has changed,
+// run them again.
+func TestTheOutputInTheSimulationsPageIsReal(t *testing.T) {
+	t.Parallel()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("other processors may round in another way, and then all that follows differs")
+	}
+	page, err := os.ReadFile("../../docs/sim.md")
+	require.NoError(t, err)
+	commands := regexp.MustCompile(`(?m)^\$ ax (.+)\n(?s:(.+?))^`+"```").FindAllStringSubmatch(string(page), -1)
+	require.Len(t, commands, 2)
+	for _, c := range commands {
+		args := strings.Fields(strings.ReplaceAll(c[1], "examples/", "../../examples/"))
+		got := call(t, args...)
+		require.Equal(t, 0, got.code, got.err)
+		require.Equal(t, got.out, c[2], c[1])
+	}
 }

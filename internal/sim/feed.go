@@ -31,7 +31,7 @@ func (p *pattern) next() (arrival, bool, error) {
 			at += time.Duration(float64(p.n) * gap)
 			p.n++
 		} else {
-			p.sum += gap * p.rng.ExpFloat64()
+			p.sum += float64(gap * p.rng.ExpFloat64()) // not fused with the sum, so that all processors agree
 			at += time.Duration(p.sum)
 		}
 	default:

@@ -36,6 +36,8 @@ type queue struct {
 
 func (q *queue) empty() bool { return q.head == len(q.tasks) }
 
+func (q *queue) push(id int32) { q.tasks = append(q.tasks, id) }
+
 func (q *queue) first() int32 { return q.tasks[q.head] }
 
 func (q *queue) pop() int32 {
@@ -73,7 +75,8 @@ func (p *part) queue(k *kind) *queue {
 type lane struct {
 	conf     ax.Lane
 	parts    []*part
-	turn     int // the partition of the next task
+	turn     int   // the partition of the next task
+	log      queue // what the worker has not read yet
 	buffered int
 	since    int64 // when the head became the head
 	held     bool  // since then a limit held all that waited
@@ -111,6 +114,48 @@ func (l *lane) spread() int32 {
 	l.turn = (l.turn + 1) % len(l.parts)
 	return int32(l.turn)
 }
+
+// keep is how many tasks of a lane a worker holds ahead of their start. Then it
+// reads on when half of them are left.
+const keep = 2000
+
+// enqueue makes a task ready.
+func (s *simulation) enqueue(id int32) {
+	t := &s.tasks[id]
+	t.ready = s.now
+	l := s.lanes[s.sources[t.source].lane]
+	if l.buffered >= keep || !l.log.empty() {
+		l.log.push(id)
+		return
+	}
+	s.buffer(l, id)
+}
+
+// buffer takes a task into the worker.
+func (s *simulation) buffer(l *lane, id int32) {
+	if l.buffered == 0 {
+		l.since, l.held = s.now, false
+		if s.now == s.from {
+			l.dry = false // it came as the measured time began
+		}
+	}
+	l.buffered++
+	t := &s.tasks[id]
+	l.parts[t.part].queue(s.sources[t.source].kind).push(id)
+}
+
+// unbuffer counts a task that starts, and reads on.
+func (s *simulation) unbuffer(l *lane) {
+	if l.buffered--; l.buffered > keep/2 {
+		return
+	}
+	for l.buffered < keep && !l.log.empty() {
+		s.buffer(l, l.log.pop())
+	}
+}
+
+// waiting is how many tasks of the lane may start, but for limits and slots.
+func (l *lane) waiting() int { return l.buffered + len(l.log.tasks) - l.log.head }
 
 // headOf returns the queue whose head waits longest, among those that may run,
 // as the worker does.

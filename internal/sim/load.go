@@ -84,10 +84,8 @@ func (l *Load) Validate(d ax.Domain) []*ax.FieldError {
 
 func (l *Load) source(v *faults, path string, s *Source, d ax.Domain) {
 	at := func(key string) string { return path + "." + key }
-	if !(s.Kind == s.Lane+" flood" && s.Flood) { // Flood's own
-		if f := text.Fault(s.Kind, ax.MaxKindBytes); f != "" {
-			v.add(at("kind"), quote(s.Kind), f)
-		}
+	if f := text.Fault(s.Kind, ax.MaxKindBytes); f != "" && (!s.Flood || s.Kind != s.Lane+" flood") { // but for [Flood]'s own
+		v.add(at("kind"), quote(s.Kind), f)
 	}
 	if reason := laneFault(s.Lane, d); reason != "" {
 		v.add(at("lane"), quote(s.Lane), reason)

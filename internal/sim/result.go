@@ -88,7 +88,7 @@ func (s *simulation) result() *Result {
 		lane := Lane{
 			Lane: l.conf.Name, Weight: l.conf.Weight, Part: percent(float64(l.conf.Weight), float64(weights)),
 			Share: percent(float64(l.used), float64(used)), Starts: l.starts, PerS: round(float64(l.starts) / long.Seconds()),
-			Waiting: l.buffered, Delayed: l.onWay, Flooded: l.flooded, Full: !l.dry, Limited: l.limited,
+			Waiting: l.waiting(), Delayed: l.onWay, Flooded: l.flooded, Full: !l.dry, Limited: l.limited,
 			Head: millis(l.head), Bound: millis(bound), HeadAbove: l.headFree > bound, Aged: l.aged, Gap: l.gap,
 			Done: l.done, Dead: l.dead, Expired: l.expired, Retries: l.retries, Writes: ratio(l.writes, settled),
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -202,7 +203,7 @@ func TestATaskThatFailsComesBackUntilItsAttemptsAreSpent(t *testing.T) {
 	l.Loads[0].Fail = 0.5
 	r = run(t, d, l).Lanes[0]
 	require.EqualValues(t, 7, r.Done+r.Dead)
-	require.EqualValues(t, 7+r.Retries, r.Starts)
+	require.Equal(t, 7+r.Retries, r.Starts)
 
 	d.Kinds["a"] = ax.Kind{Lane: "a", Attempts: 3, Backoff: ax.Backoff{Base: time.Second, Max: time.Second}}
 	l.Loads[0].Fail = 1
@@ -243,6 +244,40 @@ func TestAKindsConcurrencyIsASkipThatHoldsNobodyUp(t *testing.T) {
 	require.Equal(t, 980, r.Lanes[0].Waiting)
 	require.True(t, r.Lanes[0].Limited)
 	require.Nil(t, r.ShareError)
+}
+
+// The worker reads 2,000 tasks of a lane ahead, and then nothing until half of
+// them have started, whatever stands behind them in the log.
+func TestATaskBehindMoreOfALimitedKindThanAWorkerReadsWaitsForThem(t *testing.T) {
+	t.Parallel()
+	d := domain(1)
+	d.Kinds["slow"] = ax.Kind{Lane: "a", Concurrency: 10}
+	for backlog, want := range map[int]time.Duration{
+		1900: 0,
+		2500: 99*time.Second - time.Millisecond, // ten start at once, ten a second from then on
+	} {
+		l := load(5*time.Minute, sim.Source{Kind: "slow", Run: ms(1000), Backlog: backlog}, sim.Source{Kind: "a", Run: ms(1), Backlog: 1, Delay: ms(1)})
+		l.Warmup = 0
+		r := run(t, d, l).Lanes[0]
+		require.Equal(t, float64(want.Milliseconds()), *r.LateMax)
+		require.EqualValues(t, backlog+1, r.Done)
+	}
+}
+
+// The waits of a queue with Poisson arrivals and exponential runs are known.
+func TestWaitsAreThoseOfQueueingTheory(t *testing.T) {
+	t.Parallel()
+	for slots, erlang := range map[int]float64{1: 0.8, 4: 0.5964} { // how many of the tasks wait, by Erlang's formula
+		const rate = 100.0 // of one slot
+		l := load(5000*time.Second, sim.Source{Kind: "a", Run: sim.Spread{Mean: 10 * time.Millisecond}, Rate: 0.8 * rate * float64(slots)})
+		l.Slots = slots
+		r := run(t, domain(1), l).Lanes[0]
+		free := 0.2 * rate * float64(slots)
+		for q, got := range map[float64]*float64{0.5: r.WaitP50, 0.99: r.WaitP99} {
+			want := 1000 * math.Log(erlang/(1-q)) / free
+			require.InDelta(t, want, *got, 0.06*want, "%d slots, %v", slots, q)
+		}
+	}
 }
 
 func TestALanesLimitHoldsOverItsPartitions(t *testing.T) {

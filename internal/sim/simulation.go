@@ -308,7 +308,8 @@ func (s *simulation) flood(id, part int32) {
 		t.expires = s.now + int64(x)
 	}
 	s.write()
-	s.enqueue(s.keep(t))
+	t.ready = s.now
+	s.buffer(s.lanes[src.lane], s.keep(t)) // it is read as soon as it is wanted
 }
 
 // keep returns the number of a task until it is dropped.
@@ -355,18 +356,4 @@ func (s *simulation) send(id int32, at int64) {
 		return
 	}
 	s.enqueue(id)
-}
-
-// enqueue makes a task ready.
-func (s *simulation) enqueue(id int32) {
-	t := &s.tasks[id]
-	t.ready = s.now
-	src := &s.sources[t.source]
-	l := s.lanes[src.lane]
-	if l.buffered == 0 {
-		l.since, l.held = s.now, false
-	}
-	l.buffered++
-	q := l.parts[t.part].queue(src.kind)
-	q.tasks = append(q.tasks, id)
 }

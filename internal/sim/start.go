@@ -14,9 +14,9 @@ func (s *simulation) pick() bool {
 	}
 	l := s.lanes[c.Lane]
 	id := s.heads[c.Lane].pop()
-	l.buffered--
 	s.tookHead(l)
 	l.since, l.held = s.now, false
+	s.unbuffer(l)
 
 	t := &s.tasks[id]
 	src := &s.sources[t.source]
