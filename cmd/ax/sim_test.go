@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -14,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/axtasks/ax/internal/sim"
 )
 
 // write writes a file of any kind.
@@ -163,4 +166,13 @@ func TestTheOutputInTheSimulationsPageIsReal(t *testing.T) {
 		require.Equal(t, 0, got.code, got.err)
 		require.Equal(t, got.out, c[2], c[1])
 	}
+}
+
+func TestAHeadAboveItsBoundFailsTheCommandAfterItsTable(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	err := printSim(newApp(nil, &out, &out), &sim.Result{Domain: "orders", Lanes: []sim.Lane{{Lane: "low", Head: 20, Bound: 10, HeadAbove: true}}})
+	require.Equal(t, codeFailed, exitCode(err))
+	require.ErrorContains(t, err, "lane low: its head waited for 20ms, and no limit held it; the bound is 10ms")
+	require.Contains(t, out.String(), "above the bound\n")
 }

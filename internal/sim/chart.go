@@ -84,6 +84,9 @@ func (r *Result) SVG(w io.Writer) error {
 	})
 }
 
+// verb begins a path, or goes on.
+var verb = map[bool]string{true: "M", false: "L"}
+
 func colour(lane int) string { return colours[lane%len(colours)] }
 
 func newPanel(title string, top int, long int64) panel {
@@ -136,7 +139,7 @@ func (r *Result) sharePanel(top int, long int64) panel {
 		for i := range r.line.parts {
 			from, to := int64(i)*r.line.width, min(int64(i+1)*r.line.width, long)
 			high := below[i] + float64(r.line.parts[i].used[lane])/(float64(to-from)*float64(r.Slots))
-			fmt.Fprintf(&up, "%s%v,%v H%v", verb(i == 0), p.x(from, long), p.y(high), p.x(to, long))
+			fmt.Fprintf(&up, "%s%v,%v H%v", verb[i == 0], p.x(from, long), p.y(high), p.x(to, long))
 			below[i], high = high, below[i]
 			// The way back goes from right to left, so it is put together in reverse.
 			back := fmt.Sprintf("L%v,%v H%v", p.x(to, long), p.y(high), p.x(from, long)) + down.String()
@@ -156,13 +159,6 @@ func (r *Result) sharePanel(top int, long int64) panel {
 		p.Weights = append(p.Weights, m)
 	}
 	return p
-}
-
-func verb(first bool) string {
-	if first {
-		return "M"
-	}
-	return "L"
 }
 
 func (r *Result) waitPanel(top int, long int64) panel {
@@ -193,7 +189,7 @@ func (r *Result) waitPanel(top int, long int64) panel {
 			}
 			from, to := int64(i)*r.line.width, min(int64(i+1)*r.line.width, long)
 			y := p.y((math.Log10(float64(d)) - low) / (high - low))
-			fmt.Fprintf(&path, "%s%v,%v H%v", verb(i == 0 || all[i-1] < 0), p.x(from, long), y, p.x(to, long))
+			fmt.Fprintf(&path, "%s%v,%v H%v", verb[i == 0 || all[i-1] < 0], p.x(from, long), y, p.x(to, long))
 		}
 		if path.Len() > 0 {
 			p.Lines = append(p.Lines, shape{colour(lane), path.String()})
