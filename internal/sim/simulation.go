@@ -41,15 +41,16 @@ type simulation struct {
 	load   Load
 	router *router.Router
 	lead   time.Duration
+	most   time.Duration // the longest delay, as the domain's horizon has it
 	now    int64
 	events events
 
 	feeds    []feed
 	pending  []arrival // what each of them brings next
 	sources  []source
-	recorded map[[2]string]int32 // the source of a kind and lane of a recording
+	recorded map[[2]string]int32 // the sources of a recording, by kind and lane
 	kinds    map[string]*kind
-	laneOf   map[string]int // by name, and by topic
+	laneOf   map[string]int
 	tiers    map[string]router.Tier
 
 	fair      *fair.Scheduler
@@ -94,7 +95,7 @@ func newSimulation(r *router.Router, load Load, recording *Recording) (*simulati
 		return nil, err
 	}
 	s := &simulation{
-		load: load, router: r, lead: max(d.Delay.Lead, 0), recorded: map[[2]string]int32{}, kinds: map[string]*kind{},
+		load: load, router: r, lead: max(d.Delay.Lead, 0), most: d.Delay.Horizon, recorded: map[[2]string]int32{}, kinds: map[string]*kind{},
 		laneOf: map[string]int{}, tiers: map[string]router.Tier{}, heads: make([]*queue, len(d.Lanes)),
 		from: int64(load.Warmup), to: int64(load.Warmup + load.For), line: newTimeline(load, len(d.Lanes)),
 	}
@@ -104,7 +105,7 @@ func newSimulation(r *router.Router, load Load, recording *Recording) (*simulati
 	s.shares = fair.Config{Slots: load.Slots, Aging: max(d.Sharing.Aging, 0), Strict: d.Sharing.Strict}
 	for i, l := range d.Lanes {
 		s.lanes = append(s.lanes, newLane(l))
-		s.laneOf[l.Name], s.laneOf[r.Lane(l.Name)] = i, i
+		s.laneOf[l.Name] = i
 		s.shares.Lanes = append(s.shares.Lanes, fair.Lane{Weight: l.Weight, MaxWait: l.MaxWait, MaxGap: l.MaxGap, Reserve: l.Reserve})
 	}
 	for _, t := range r.Tiers() {
@@ -283,7 +284,7 @@ func (s *simulation) arrive(feed int32) error {
 	src := &s.sources[id]
 	base := s.now
 	if a.delay > 0 {
-		t.due = s.now + int64(a.delay)
+		t.due = s.now + int64(min(a.delay, s.most))
 		base = t.due
 	}
 	if x := src.kind.conf.Expires; x > 0 {

@@ -78,7 +78,7 @@ func (s *simulation) end(id int32) {
 	s.fair.End(s.instant(s.now), r.run)
 	src.kind.takes.Observe(time.Duration(s.now - r.began))
 	if r.failed && int(t.attempt) < src.kind.conf.Attempts {
-		wait := min(backoff(src, int(t.attempt)), s.router.Domain().Delay.Horizon)
+		wait := min(backoff(src, int(t.attempt)), s.most)
 		t.attempt++
 		t.due = s.now + int64(wait)
 		if s.measuring {
