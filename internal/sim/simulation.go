@@ -235,7 +235,8 @@ func (s *simulation) pass(to int64) {
 
 // used returns the slot time of a lane in the measured time until at.
 func (s *simulation) used(lane int, at int64) time.Duration {
-	return s.fair.Stats(lane, s.instant(s.from+at)).Used - s.lanes[lane].usedBefore
+	seconds := s.fair.Stats(lane, s.instant(s.from+at)).Used - s.lanes[lane].usedBefore
+	return time.Duration(seconds * float64(time.Second))
 }
 
 func (s *simulation) handle(e event) error {

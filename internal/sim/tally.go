@@ -8,7 +8,7 @@ import (
 
 // tally counts what became of a lane in the measured time.
 type tally struct {
-	usedBefore time.Duration // slot time, of the warm-up
+	usedBefore float64 // slot seconds, of the warm-up
 	used       time.Duration
 	starts     uint64
 	aged, gap  uint64
