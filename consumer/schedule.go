@@ -120,20 +120,20 @@ type scheduler struct {
 
 func newScheduler(slots int, lanes []*lane, kinds map[string]*kind) *scheduler {
 	s := &scheduler{
-		fair: fair.New(clock.Now(), shares(slots, 0, false, lanes)), lanes: lanes, kinds: kinds, heads: make([]*queue, len(lanes)),
+		fair: fair.New(clock.Now(), shares(slots, ax.Sharing{}, lanes)), lanes: lanes, kinds: kinds, heads: make([]*queue, len(lanes)),
 		gate: gate{wake: make(chan struct{}, 1)}, settling: map[*job]struct{}{}, want: slots,
 	}
 	s.cond = sync.NewCond(&s.mu)
 	return s
 }
 
-// shares returns what the lanes' slots are shared by.
-func shares(slots int, aging float64, strict bool, lanes []*lane) fair.Config {
-	c := fair.Config{Slots: slots, Aging: max(aging, 0), Strict: strict, Lanes: make([]fair.Lane, len(lanes))}
+// shares returns what the lanes share the slots by.
+func shares(slots int, sharing ax.Sharing, lanes []*lane) fair.Config {
+	confs := make([]ax.Lane, len(lanes))
 	for i, l := range lanes {
-		c.Lanes[i] = fair.Lane{Weight: l.conf.Weight, MaxWait: l.conf.MaxWait, MaxGap: l.conf.MaxGap, Reserve: l.conf.Reserve}
+		confs[i] = l.conf
 	}
-	return c
+	return fair.ConfigOf(slots, sharing, confs)
 }
 
 // partOf returns what the lane holds of a partition.

@@ -191,7 +191,7 @@ func (s *scheduler) apply(next Settings, now time.Time) {
 			}
 		}
 	}
-	s.fair.Set(now, shares(next.Slots, next.Aging, next.Strict, s.lanes))
+	s.fair.Set(now, shares(next.Slots, ax.Sharing{Aging: next.Aging, Strict: next.Strict}, s.lanes))
 	s.resize(next.Slots)
 	// All look again: those that are too many end, and a limit may be higher.
 	s.cond.Broadcast()

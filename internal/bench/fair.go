@@ -9,6 +9,7 @@ import (
 
 	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/consumer"
+	"github.com/axtasks/ax/internal/fair"
 )
 
 // share is a lane of the fair work: its weight, and how long its tasks run.
@@ -32,13 +33,13 @@ func shares() []share {
 func fourLanes(*Config) ax.Domain {
 	d := ax.Domain{Kinds: map[string]ax.Kind{}}
 	for _, s := range shares() {
-		d.Lanes = append(d.Lanes, ax.Lane{Name: s.lane, Weight: s.weight, MaxWait: maxWait})
+		d.Lanes = append(d.Lanes, ax.Lane{Name: s.lane, Weight: s.weight, MaxWait: maxWait, MaxGap: maxWait})
 		d.Kinds[s.lane] = ax.Kind{Lane: s.lane}
 	}
 	return d
 }
 
-// maxWait is that of all lanes.
+// maxWait is after how long without a start a lane goes next.
 const maxWait = time.Second
 
 // fairness floods four lanes and compares their shares of worker time with
@@ -92,11 +93,11 @@ func fairness(ctx context.Context, g *ground) (fs Fields, err error) {
 	if err := w.stop(); err != nil {
 		return nil, err
 	}
-	return fairFields(lanes, from, to, g.Workers), nil
+	return fairFields(g.router.Domain(), lanes, from, to, g.Workers), nil
 }
 
 // fairFields judges what the lanes did between two instants.
-func fairFields(lanes []*history, from, to time.Time, slots int) (fs Fields) {
+func fairFields(d ax.Domain, lanes []*history, from, to time.Time, slots int) (fs Fields) {
 	var weights, starts []int
 	var used, gaps []time.Duration
 	var longest time.Duration
@@ -115,14 +116,16 @@ func fairFields(lanes []*history, from, to time.Time, slots int) (fs Fields) {
 	fs.add("share_error_points", round(points))
 	// The lane that came closest to its bound, or went furthest beyond.
 	worst, of := 0, -1.0
+	var bounds []time.Duration
+	shares := fair.ConfigOf(slots, d.Sharing, d.Lanes)
 	for i := range lanes {
-		bound := waitBound(longestOf[i], longest, len(lanes), slots)
-		if part := float64(gaps[i]) / float64(bound); part > of {
+		bounds = append(bounds, fair.Bound(shares, i, longestOf[i], longest))
+		if part := float64(gaps[i]) / float64(bounds[i]); part > of {
 			worst, of = i, part
 		}
 	}
 	fs.max("worst_wait_ms", millis(gaps[worst]))
-	fs.max("worst_wait_bound_ms", millis(waitBound(longestOf[worst], longest, len(lanes), slots)))
+	fs.max("worst_wait_bound_ms", millis(bounds[worst]))
 	fs.add("worst_wait_lane", lanes[worst].share.lane)
 	for i, l := range lanes {
 		fs.add("share_percent_"+l.share.lane, percent[i])

@@ -75,13 +75,6 @@ func shareError(weights []int, used []time.Duration) (points float64, shares []f
 	return points, shares
 }
 
-// waitBound returns the longest that a lane's head should wait: until it is
-// past its MaxWait, or the lane's own longest run is over, and then until the
-// lanes that are past theirs as well have had a slot each.
-func waitBound(own, longest time.Duration, lanes, slots int) time.Duration {
-	return max(maxWait, own) + time.Duration((lanes+slots-1)/slots)*longest
-}
-
 // numberBytes is what the number of a task takes of its payload.
 const numberBytes = 8
 

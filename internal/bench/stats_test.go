@@ -73,12 +73,6 @@ func TestHistoryCountsOnlyWhatLiesInTheWindow(t *testing.T) {
 	require.Equal(t, 5*time.Second, longest, "a run counts whole")
 }
 
-func TestWaitBoundHasTheFormOfTheDesign(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, 1100*time.Millisecond, waitBound(30*time.Millisecond, 100*time.Millisecond, 4, 16))
-	require.Equal(t, 8*time.Second, waitBound(2*time.Second, 3*time.Second, 4, 2), "two rounds, and the own run is longer than max_wait")
-}
-
 func TestTallyFindsWhatIsLostAndDoubled(t *testing.T) {
 	t.Parallel()
 	c := newTally(5)

@@ -1,6 +1,10 @@
 package fair
 
-import "time"
+import (
+	"time"
+
+	"github.com/axtasks/ax"
+)
 
 // Lane describes one lane to the scheduler, the most urgent lane first.
 type Lane struct {
@@ -20,6 +24,16 @@ type Config struct {
 	// and reserves say.
 	Strict bool
 	Lanes  []Lane
+}
+
+// ConfigOf returns what a worker's lanes say, with the domain's defaults filled
+// in.
+func ConfigOf(slots int, s ax.Sharing, lanes []ax.Lane) Config {
+	c := Config{Slots: slots, Aging: max(s.Aging, 0), Strict: s.Strict, Lanes: make([]Lane, len(lanes))}
+	for i, l := range lanes {
+		c.Lanes[i] = Lane{Weight: l.Weight, MaxWait: l.MaxWait, MaxGap: l.MaxGap, Reserve: l.Reserve}
+	}
+	return c
 }
 
 // Rule is why a lane goes next.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/internal/fair"
 )
 
@@ -247,6 +248,23 @@ func TestItRunsForYears(t *testing.T) {
 		}
 		require.InDelta(t, want, p.shares()[2], 2*within, "year %d", n)
 	}
+}
+
+func TestBound(t *testing.T) {
+	t.Parallel()
+	c := fair.ConfigOf(16, ax.Sharing{Aging: -1, Strict: true}, []ax.Lane{
+		{Weight: 8, MaxWait: 1, MaxGap: time.Second, Reserve: 14}, {Weight: 4, MaxGap: time.Second}, {Weight: 2, MaxGap: time.Second, Reserve: 9},
+		{Weight: 1, MaxGap: time.Second},
+	})
+	require.Equal(t, fair.Config{Slots: 16, Strict: true, Lanes: []fair.Lane{
+		{Weight: 8, MaxWait: 1, MaxGap: time.Second, Reserve: 14}, {Weight: 4, MaxGap: time.Second}, {Weight: 2, MaxGap: time.Second, Reserve: 9},
+		{Weight: 1, MaxGap: time.Second},
+	}}, c)
+	const ms = time.Millisecond
+	require.Equal(t, 1100*ms, fair.Bound(c, 0, 30*ms, 100*ms))
+	require.Equal(t, 1200*ms, fair.Bound(c, 1, 30*ms, 100*ms), "four lanes on two slots")
+	require.Equal(t, 8*time.Second, fair.Bound(c, 2, 2*time.Second, 3*time.Second), "its own run is longer than the gap")
+	require.Equal(t, 1400*ms, fair.Bound(c, 3, 0, 100*ms), "one slot is left whatever is reserved")
 }
 
 // The bound is no number that nothing comes near to.

@@ -102,11 +102,10 @@ func newSimulation(r *router.Router, load Load, recording *Recording) (*simulati
 	if load.For == 0 {
 		s.to = -1
 	}
-	s.shares = fair.Config{Slots: load.Slots, Aging: max(d.Sharing.Aging, 0), Strict: d.Sharing.Strict}
+	s.shares = fair.ConfigOf(load.Slots, d.Sharing, d.Lanes)
 	for i, l := range d.Lanes {
 		s.lanes = append(s.lanes, newLane(l))
 		s.laneOf[l.Name] = i
-		s.shares.Lanes = append(s.shares.Lanes, fair.Lane{Weight: l.Weight, MaxWait: l.MaxWait, MaxGap: l.MaxGap, Reserve: l.Reserve})
 	}
 	for _, t := range r.Tiers() {
 		s.tiers[t.Topic] = t
