@@ -66,7 +66,7 @@ func TestSlotsGrowAndShrinkWhileAWorkerRuns(t *testing.T) {
 		b.change(w, func(s *consumer.Settings) { s.Slots = 50 })
 		require.Equal(t, 50, g.reading("job"))
 		time.Sleep(time.Minute)
-		require.Equal(t, 200, g.total["job"])
+		require.Equal(t, 200, g.count("job"))
 	})
 }
 
@@ -190,6 +190,8 @@ func changeAtRandom(t *testing.T, c *fakekafka.Cluster, rng *rand.Rand) {
 		}
 	}))
 	time.Sleep(time.Minute)
+	mu.Lock()
+	defer mu.Unlock()
 	for kind, starts := range started {
 		require.Len(t, starts, tasks)
 		slices.SortFunc(starts, func(a, b start) int { // at one instant slots are in any order
