@@ -57,8 +57,9 @@ OWN_DISK := $(if $(filter 0,$(shell id -u)),-own-disk 3)
 
 .PHONY: real
 real: bin/rig ## the tests against a real Kafka of three nodes
-	exec bin/rig -nodes 3 $(ACL) $(OWN_DISK) -- \
-		$(GO) test -C $(CURDIR) -race -tags kafka -count=1 -parallel 8 -timeout 15m ./internal/e2e/...
+	exec bin/rig -nodes 3 $(ACL) $(OWN_DISK) -- sh -ec ' \
+		$(GO) test -C $(CURDIR) -race -tags kafka -count=1 -parallel 8 -timeout 15m ./internal/e2e/...; \
+		$(GO) test -C $(CURDIR) -tags kafka -count=1 -run TestSimAgrees ./cmd/ax'
 
 .PHONY: soak
 soak: bin/rig ## faults on real processes and brokers, then a judgement: make soak ARGS="--for 2m --seed 7"

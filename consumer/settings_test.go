@@ -283,7 +283,7 @@ func TestALaneFullOfALimitedKindSaysSo(t *testing.T) {
 		b := newBench(t, c, ax.Domain{Kinds: map[string]ax.Kind{"heavy": {Concurrency: 1}, "other": {Lane: "critical"}}})
 		mux := consumer.NewMux()
 		g := newGauge()
-		mux.HandleFunc("heavy", func(context.Context, *ax.Task) error { g.during("heavy", time.Minute); return nil })
+		mux.HandleFunc("heavy", func(context.Context, *ax.Task) error { g.during("heavy", 15*time.Second); return nil })
 		mux.HandleFunc("other", func(context.Context, *ax.Task) error { g.during("other", 20*time.Second); return nil })
 		var log logBuffer
 		w := b.start(mux, consumer.WithSlots(4), consumer.WithBuffer(10, 1<<20), consumer.WithLogger(log.logger()))
@@ -311,7 +311,7 @@ func TestALaneFullOfALimitedKindSaysSo(t *testing.T) {
 		require.Contains(t, log.String(), "give that kind a lane of its own")
 		b.change(w, func(s *consumer.Settings) { s.Kind("heavy").Concurrency = 0 })
 		require.Equal(t, 3, g.reading("heavy"), "those start at once that the reserve lets")
-		time.Sleep(10 * time.Minute)
+		time.Sleep(3 * time.Minute)
 		require.Empty(t, limited())
 	})
 }

@@ -20,7 +20,8 @@
 // So with weights w, W their sum over the lanes with work, W' over the aged ones
 // and a for Aging, a lane gets the part (1-a)·w/W of the time, and an aged one a·w/W'
 // more. When all are aged or none is, those are the weights. Others lose at most
-// a to aged lanes, however many there are. Picking the lane that is overdue for
+// a to aged lanes, however many there are. (What rule 1 gives comes on top: a slot
+// at most for each lane, where its runs last longer than its MaxGap.) Picking the lane that is overdue for
 // longest would not do: each takes its turn then, and a heavy lane, whose head
 // never waits for long, gets nothing more than a light one.
 //
