@@ -88,7 +88,7 @@ func works() []work {
 			Config{Rate: 1000, For: 10 * time.Second, Workers: 32, Payload: 100, Pairs: 3}, plain, latency},
 		{"delay", "from due time to start of delayed tasks, of one to three hops; control: a bare timer for each",
 			Config{N: 25_000, Spread: 10 * time.Second, Workers: 32, Payload: 100, Pairs: 5}, plain, delayed},
-		{"priority", "urgent tasks in a flood of low ones; control: the low ones alone",
+		{"priority", "urgent tasks in a flood of low ones; controls: a bare client that has no low ones, and the low ones alone",
 			Config{Rate: 1000, For: 10 * time.Second, Busy: 5 * time.Millisecond, Workers: 16, Payload: 100, Pairs: 3}, twoLanes, priority},
 		{"fair", "shares of worker time of four flooded lanes, against their weights",
 			Config{For: 10 * time.Second, Workers: 16, Payload: 100, Pairs: 1}, fourLanes, fairness},

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/consumer"
 	"github.com/axtasks/ax/producer"
@@ -27,8 +29,10 @@ func twoLanes(*Config) ax.Domain {
 	}
 }
 
-// priority lets low tasks flood all slots while critical ones arrive. The
-// control is the same flood alone, on the slots that the reserve leaves.
+// priority lets low tasks flood all slots while critical ones arrive. Their
+// control is the bare client, which reads the same records at the same time and
+// has no low ones to run; that of the flood is the same flood alone, on the slots
+// that the reserve leaves.
 func priority(ctx context.Context, g *ground) (fs Fields, err error) {
 	client, err := g.producer(ctx)
 	if err != nil {
@@ -42,16 +46,16 @@ func priority(ctx context.Context, g *ground) (fs Fields, err error) {
 	}
 	f := &flood{g: g, client: client, low: newTally(g.N)}
 	var ours, alone float64
-	critical := newTally(int(float64(g.Rate) * g.For.Seconds()))
-	var wait samples
+	n := int(float64(g.Rate) * g.For.Seconds())
+	u := &arrivals{sent: make([]time.Duration, n), ours: newTally(n), theirs: newTally(n)}
 	err = g.both(func() (err error) {
-		ours, err = f.phase(ctx, g.router.Domain(), g.Workers, critical, &wait)
+		ours, err = f.phase(ctx, g.router.Domain(), g.Workers, u)
 		return err
 	}, func() (err error) {
 		d := g.router.Domain()
 		d.Lanes = append([]ax.Lane{}, d.Lanes...)
 		d.Lanes[0].Reserve = 0 // those slots are not there
-		alone, err = f.phase(ctx, d, g.Workers-reserve, nil, nil)
+		alone, err = f.phase(ctx, d, g.Workers-reserve, nil)
 		return err
 	})
 	if err != nil {
@@ -61,14 +65,18 @@ func priority(ctx context.Context, g *ground) (fs Fields, err error) {
 	if left == 0 {
 		return nil, fmt.Errorf("%d low tasks were not enough to keep the workers busy: want a larger -n", g.N)
 	}
-	fs.quantiles("critical", &wait)
+	fs.quantiles("critical", &u.wait)
+	fs.quantiles("raw_critical", &u.rawWait)
+	fs.ratio("critical_p99_ratio", "critical_p99_ms", "raw_critical_p99_ms")
+	fs.over("critical_p99_over_ms", "critical_p99_ms", "raw_critical_p99_ms")
 	fs.add("low_per_s", int(ours))
 	fs.add("raw_low_per_s", int(alone))
 	fs.ratio("low_ratio", "low_per_s", "raw_low_per_s")
 	fs.add("low_left", left)
-	lost, again := critical.judge()
+	lost, again := u.ours.judge()
 	fs.sum("lost", lost)
 	fs.sum("doubled", again+doubled)
+	fs.counts("raw_", u.theirs)
 	return fs, nil
 }
 
@@ -79,16 +87,26 @@ type flood struct {
 	low    *tally
 }
 
+// arrivals are the critical tasks, and how long each of two readers took to start
+// them.
+type arrivals struct {
+	began         time.Time
+	sent          []time.Duration // since began; a task is read after it is written
+	ours, theirs  *tally
+	wait, rawWait samples
+}
+
+func (u *arrivals) mark(t *tally, s *samples, payload []byte) {
+	if i := numberOf(payload); t.mark(i) {
+		s.add(time.Since(u.began) - u.sent[i])
+	}
+}
+
 // phase runs a worker for a while and returns how many low tasks a second it
 // ran, with critical ones among them unless that is nil.
-func (f *flood) phase(ctx context.Context, d ax.Domain, slots int, urgent *tally, wait *samples) (perS float64, err error) {
+func (f *flood) phase(ctx context.Context, d ax.Domain, slots int, u *arrivals) (perS float64, err error) {
 	g := f.g
 	clean()
-	began := time.Now()
-	var sent []time.Duration // since began
-	if urgent != nil {
-		sent = make([]time.Duration, len(urgent.seen))
-	}
 	flooded := newTally(0) // warm with the first low task
 	mux := consumer.NewMux()
 	mux.HandleFunc(low, func(ctx context.Context, t *ax.Task) error {
@@ -100,8 +118,8 @@ func (f *flood) phase(ctx context.Context, d ax.Domain, slots int, urgent *tally
 		return nil
 	})
 	mux.HandleFunc(critical, func(_ context.Context, t *ax.Task) error {
-		if n := numberOf(t.Payload); urgent != nil && urgent.mark(n) {
-			wait.add(time.Since(began) - sent[n])
+		if u != nil {
+			u.mark(u.ours, &u.wait, t.Payload)
 		}
 		return nil
 	})
@@ -113,8 +131,14 @@ func (f *flood) phase(ctx context.Context, d ax.Domain, slots int, urgent *tally
 	if err := flooded.awaitWarm(ctx, "the worker"); err != nil {
 		return 0, err
 	}
-	if urgent != nil {
-		if err := g.warm(ctx, f.client, ax.Task{Kind: critical}, urgent); err != nil {
+	if u != nil {
+		u.began = time.Now()
+		r, err := g.read(ctx, g.router.Lane(critical), slots, func(_ context.Context, rec *kgo.Record) { u.mark(u.theirs, &u.rawWait, rec.Value) })
+		if err != nil {
+			return 0, err
+		}
+		defer r.stop()
+		if err := g.warm(ctx, f.client, ax.Task{Kind: critical}, u.ours, u.theirs); err != nil {
 			return 0, err
 		}
 	}
@@ -122,13 +146,13 @@ func (f *flood) phase(ctx context.Context, d ax.Domain, slots int, urgent *tally
 		return 0, err
 	}
 	from, at := f.low.different.Load(), time.Now()
-	if urgent == nil {
+	if u == nil {
 		err = waitUntil(ctx, at.Add(g.For))
 	} else {
 		var asked answers
 		_, err = arrive(ctx, g.Rate, g.For, func(i int) {
 			task := ax.Task{Kind: critical, Payload: numbered(uint64(i), g.Payload)}
-			sent[i] = time.Since(began)
+			u.sent[i] = time.Since(u.began)
 			asked.submit(ctx, f.client, task)
 		})
 		err = errors.Join(err, asked.wait())
@@ -137,8 +161,8 @@ func (f *flood) phase(ctx context.Context, d ax.Domain, slots int, urgent *tally
 		return 0, err
 	}
 	perS = perSecond(int(f.low.different.Load()-from), time.Since(at))
-	if urgent != nil {
-		err = urgent.await(ctx, time.Time{})
+	if u != nil {
+		err = errors.Join(u.ours.await(ctx, time.Time{}), u.theirs.await(ctx, time.Time{}))
 	}
 	return perS, err
 }

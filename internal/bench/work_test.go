@@ -35,7 +35,7 @@ func TestEveryWorkGivesItsFigures(t *testing.T) {
 			"late_p99_over_ms", "late_p999_over_ms", "timer_alone_late_p99_ms",
 		}},
 		"priority": {Config{Rate: 100, For: 300 * time.Millisecond, Workers: 4, Pairs: 1}, []string{
-			"critical_p99_ms", "low_per_s", "raw_low_per_s", "low_ratio",
+			"critical_p99_ms", "raw_critical_p99_ms", "critical_p99_ratio", "critical_p99_over_ms", "low_per_s", "raw_low_per_s", "low_ratio", "raw_lost",
 		}},
 		"fair": {Config{For: 500 * time.Millisecond, Workers: 4}, []string{
 			"share_error_points", "worst_wait_ms", "worst_wait_bound_ms", "share_percent_low",
