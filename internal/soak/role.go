@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -36,6 +38,7 @@ type role struct {
 	Seed     uint64
 	Trim     bool
 	Saturate bool // all tasks are slow and due at once
+	Tune     bool // a worker's settings change all the time
 	// Buffer, if not zero, is how many bytes the Kafka client may hold that are
 	// not acknowledged: so few that publishes fail for want of room.
 	Buffer int
@@ -92,7 +95,35 @@ func (r *role) worker(ctx context.Context, facts *checker.Writer, log *slog.Logg
 	if err != nil {
 		return err
 	}
+	if r.Tune {
+		var tuning sync.WaitGroup
+		defer tuning.Wait()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		tuning.Go(func() { r.tune(ctx, w, log) })
+		return w.Run(ctx)
+	}
 	return w.Run(ctx)
+}
+
+// tune changes the worker's settings at random until ctx ends: that must cost
+// nobody a start.
+func (r *role) tune(ctx context.Context, w *consumer.Worker, log *slog.Logger) {
+	dice := rand.New(rand.NewPCG(r.Seed, 0x7e4e))
+	for wait(ctx, time.Duration(500+dice.IntN(2000))*time.Millisecond) == nil {
+		err := w.Change(func(s *consumer.Settings) {
+			s.Slots = max(r.Slots/2, 2) + dice.IntN(r.Slots)
+			s.Strict = dice.IntN(4) == 0
+			for i := range s.Lanes {
+				s.Lanes[i].Weight = 1 + dice.IntN(20)
+			}
+			s.Lanes[0].Reserve = dice.IntN(3)
+			s.Kind(kindSlow).Concurrency = dice.IntN(2) * (1 + dice.IntN(r.Slots))
+		})
+		if err != nil {
+			log.Error("the settings could not be changed", "error", err)
+		}
+	}
 }
 
 func (r *role) mover(ctx context.Context, log *slog.Logger) error {

@@ -176,7 +176,7 @@ func (s *soak) makeSlots() {
 			number++
 			sl := &slot{s: s, name: fmt.Sprintf("%s-%d", r.name, i+1), role: role{
 				Role: r.name, Domain: s.router.Domain(), From: ownAddress(number), Slots: s.cfg.slots, MaxDelay: s.cfg.maxDelay,
-				Rate: max(1, s.cfg.rate/s.cfg.producers), Seed: s.cfg.seed + uint64(i), Trim: r.name == "mover" && i == 0, Saturate: sc.saturate,
+				Rate: max(1, s.cfg.rate/s.cfg.producers), Seed: s.cfg.seed + uint64(i), Trim: r.name == "mover" && i == 0, Saturate: sc.saturate, Tune: sc.tune,
 			}}
 			if r.name != "producer" {
 				if sl.role.Buffer = sc.buffer; i == 0 && sc.buffer == 0 {

@@ -72,6 +72,7 @@ type scenario struct {
 	// saturate makes all tasks slow and due at once, and asks for the lanes'
 	// shares of slot time.
 	saturate bool
+	tune     bool   // workers' settings change all the time
 	rate     int    // where none is given; zero: 200
 	crowd    *crowd // if not nil, the number of workers changes
 }
@@ -92,7 +93,7 @@ var scenarios = map[string]scenario{
 	"all": {faults: map[string]int{
 		faultKill: 5, faultFreeze: 3, faultStop: 3, faultSkew: 2, faultCut: 3, faultDelay: 2,
 		faultBrokerKill: 3, faultBrokerFreeze: 1, faultLeader: 2, faultReset: 1, faultPartitions: 1,
-	}},
+	}, tune: true},
 	"none":      {},
 	"processes": {faults: map[string]int{faultKill: 4, faultFreeze: 2, faultStop: 4, faultSkew: 1}},
 	"brokers":   {faults: map[string]int{faultBrokerKill: 3, faultBrokerFreeze: 1, faultLeader: 2, faultCut: 2, faultDelay: 1}},
@@ -100,7 +101,7 @@ var scenarios = map[string]scenario{
 	"pauses":    {faults: map[string]int{faultStop: 1}, slots: []string{"mover-2"}, pause: 3 * time.Second, length: 1500 * time.Millisecond, away: true, nearBuffer: 15},
 	"topics":    {faults: map[string]int{faultLeader: 1, faultReset: 1, faultPartitions: 1}, pause: 8 * time.Second},
 	"publishes": {buffer: someRecords, rate: 1200},
-	"workers":   {crowd: workersCrowd, rate: 150},
+	"workers":   {crowd: workersCrowd, rate: 150, tune: true},
 	"shares":    {saturate: true, rate: 600},
 	"evictions": {faults: map[string]int{faultFreeze: 1}, slots: []string{"worker-1", "worker-2", "worker-3"}, pause: 6 * time.Second, length: 9 * time.Second},
 }
