@@ -85,3 +85,28 @@ func ExampleMux_Use() {
 	fmt.Println(mux.Kinds())
 	// Output: [order.close]
 }
+
+// Slots, weights and limits can be changed while a worker runs, all of them or,
+// where one is out of range, none.
+func ExampleWorker_Change() {
+	mux := consumer.NewMux()
+	mux.HandleFunc("report.build", func(context.Context, *ax.Task) error { return nil })
+	worker, err := consumer.New(ax.Domain{Name: "orders"}, mux)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = worker.Change(func(s *consumer.Settings) {
+		s.Slots = 64
+		s.Lane("low").Weight = 4
+		s.Kind("report.build").Concurrency = 8
+	})
+	fmt.Println(err, worker.Settings().Slots)
+	err = worker.Change(func(s *consumer.Settings) { s.Slots, s.Lane("low").Weight = 128, 0 })
+	fmt.Println(err)
+	fmt.Println(worker.Settings().Slots)
+	// Output:
+	// <nil> 64
+	// ax: worker of domain orders: change: lanes[3].weight: 0: want 1 to 1000
+	// 64
+}

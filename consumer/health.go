@@ -10,6 +10,7 @@ import (
 
 	"github.com/axtasks/ax"
 	"github.com/axtasks/ax/internal/clock"
+	"github.com/axtasks/ax/internal/telemetry"
 )
 
 // stallAfter is how long something that should move may stand still before the
@@ -92,6 +93,22 @@ func (w *Worker) Status() Status {
 		s.Problems = append(s.Problems, p)
 	}
 	return s
+}
+
+// measure returns what the metrics tell of the worker.
+func (w *Worker) measure() telemetry.Worker {
+	out := telemetry.Worker{Slots: w.Settings().Slots, Lanes: make([]telemetry.Lane, len(w.lanes))}
+	now := clock.Now()
+	w.sched.mu.Lock()
+	defer w.sched.mu.Unlock()
+	for i, l := range w.lanes {
+		got := w.sched.fair.Stats(i, now)
+		out.Lanes[i] = telemetry.Lane{
+			Name: l.conf.Name, Weight: l.conf.Weight, Running: got.Running, Used: got.Used, Buffered: l.buffered, Held: l.held,
+			Starts: map[string]uint64{"share": got.Starts - got.Aged - got.Gap, "aged": got.Aged, "gap": got.Gap},
+		}
+	}
+	return out
 }
 
 // trouble is since when the store fails.

@@ -91,6 +91,11 @@ func (w *Worker) run(ctx context.Context) error {
 		}
 		return fmt.Errorf("ax: worker of domain %s: %w", w.domain.Name, err)
 	}
+	unwatch, err := w.tel.WatchWorker(w.measure)
+	if err != nil {
+		w.pub.Close()
+		return errors.Join(err, w.closeMembers())
+	}
 	serving, stopServing := context.WithCancel(context.Background())
 	defer stopServing()
 	var intake, slots, serve sync.WaitGroup
@@ -128,7 +133,7 @@ func (w *Worker) run(ctx context.Context) error {
 	serve.Wait()
 	errs = append(errs, w.closeMembers())
 	w.pub.Close()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, unwatch())...)
 }
 
 // drain waits for the handlers.

@@ -3,7 +3,6 @@ package consumer_test
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -243,7 +242,7 @@ func TestAChangeIsAllOrNothing(t *testing.T) {
 		require.Equal(t, before, w.Settings())
 	}
 	var field *ax.FieldError
-	require.True(t, errors.As(w.Change(func(s *consumer.Settings) { s.Slots = -3 }), &field))
+	require.ErrorAs(t, w.Change(func(s *consumer.Settings) { s.Slots = -3 }), &field)
 	require.Equal(t, "slots", field.Path)
 	require.Nil(t, before.Lane("none"))
 	require.Nil(t, before.Kind("none"))

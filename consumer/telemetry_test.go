@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -46,6 +47,13 @@ func TestOneTaskIsOneStoryOfLinkedSpans(t *testing.T) {
 		receipt, err := client.Submit(t.Context(), ax.Task{Kind: "job"}, producer.Lane("high"))
 		require.NoError(t, err)
 		time.Sleep(10 * time.Second)
+		var rm metricdata.ResourceMetrics
+		require.NoError(t, reader.Collect(t.Context(), &rm)) // while the worker is there
+		running := names(rm)
+		for _, n := range []string{"ax.worker.slots", "ax.lane.weight", "ax.lane.running", "ax.lane.buffered", "ax.lane.held", "ax.lane.slot.time"} {
+			require.True(t, running[n], n)
+		}
+		require.EqualValues(t, 2, total(rm, "ax.lane.starts", "ax.rule", "share"))
 		require.NoError(t, w.stop())
 		require.NoError(t, m.stop())
 
@@ -81,24 +89,41 @@ func TestOneTaskIsOneStoryOfLinkedSpans(t *testing.T) {
 		}
 		require.Equal(t, "failed", runs[0].Status.Description)
 
-		var rm metricdata.ResourceMetrics
 		require.NoError(t, reader.Collect(t.Context(), &rm))
-		outcomes := map[string]int64{}
-		names := map[string]bool{}
-		for _, sm := range rm.ScopeMetrics {
-			for _, m := range sm.Metrics {
-				names[m.Name] = true
-				if sum, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == "ax.task.outcomes" {
-					for _, p := range sum.DataPoints {
-						v, _ := p.Attributes.Value("ax.outcome")
-						outcomes[v.AsString()] += p.Value
+		require.EqualValues(t, 1, total(rm, "ax.task.outcomes", "ax.outcome", "done"))
+		require.EqualValues(t, 1, total(rm, "ax.task.outcomes", "ax.outcome", "failed"))
+		require.EqualValues(t, 2, total(rm, "ax.task.outcomes", "", ""))
+		have := names(rm)
+		for _, n := range []string{"ax.task.wait", "ax.task.lateness", "messaging.process.duration", "messaging.client.consumed.messages"} {
+			require.True(t, have[n], n)
+		}
+	})
+}
+
+// names returns which metrics there are.
+func names(rm metricdata.ResourceMetrics) map[string]bool {
+	out := map[string]bool{}
+	for _, sm := range rm.ScopeMetrics {
+		for _, m := range sm.Metrics {
+			out[m.Name] = true
+		}
+	}
+	return out
+}
+
+// total returns the sum of a counter where an attribute has a value, or
+// everywhere if key is empty.
+func total(rm metricdata.ResourceMetrics, name string, key attribute.Key, value string) (n int64) {
+	for _, sm := range rm.ScopeMetrics {
+		for _, m := range sm.Metrics {
+			if sum, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == name {
+				for _, p := range sum.DataPoints {
+					if v, _ := p.Attributes.Value(key); key == "" || v.AsString() == value {
+						n += p.Value
 					}
 				}
 			}
 		}
-		require.Equal(t, map[string]int64{"done": 1, "failed": 1}, outcomes)
-		for _, n := range []string{"ax.task.wait", "ax.task.lateness", "messaging.process.duration", "messaging.client.consumed.messages"} {
-			require.True(t, names[n], n)
-		}
-	})
+	}
+	return n
 }
