@@ -28,13 +28,14 @@ const (
 type Reason string
 
 const (
-	ReasonFailed    Reason = "failed"    // the attempts are spent
-	ReasonPermanent Reason = "permanent" // the handler said that it can't succeed
-	ReasonTimeout   Reason = "timeout"   // the last attempt took too long
-	ReasonPanic     Reason = "panic"     // the last attempt panicked
-	ReasonCrashed   Reason = "crashed"   // its process died with it, time and again
-	ReasonMalformed Reason = "malformed" // the record is not a task
-	ReasonTooLarge  Reason = "too-large" // the record can't be moved on: a topic refuses its size
+	ReasonFailed      Reason = "failed"      // the attempts are spent
+	ReasonPermanent   Reason = "permanent"   // the handler said that it can't succeed
+	ReasonTimeout     Reason = "timeout"     // the last attempt took too long
+	ReasonPanic       Reason = "panic"       // the last attempt panicked
+	ReasonInterrupted Reason = "interrupted" // a stop ended its run, and its kind's on_interrupt is dead
+	ReasonCrashed     Reason = "crashed"     // its process died with it, time and again
+	ReasonMalformed   Reason = "malformed"   // the record is not a task
+	ReasonTooLarge    Reason = "too-large"   // the record can't be moved on: a topic refuses its size
 )
 
 // Death says why and where a task ended.

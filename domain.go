@@ -131,6 +131,37 @@ type Kind struct {
 	// Expires is how long after its due time a task is still worth a start.
 	// Zero: for ever.
 	Expires time.Duration `yaml:"expires"`
+	// OnTimeout is what becomes of a task whose run took longer than its
+	// timeout and then failed: [Retry], the default, or [Dead].
+	OnTimeout Then `yaml:"on_timeout"`
+	// OnInterrupt is what becomes of a task whose run a worker's stop has
+	// ended because the grace was over: [Requeue], the default, [Dead], or
+	// [Drop]. A killed process can't ask: its tasks run again.
+	OnInterrupt Then `yaml:"on_interrupt"`
+	// RetryBudget bounds how fast the kind's tasks come back after failures.
+	RetryBudget RetryBudget `yaml:"retry_budget"`
+}
+
+// Then is what becomes of a task.
+type Then string
+
+const (
+	Retry   Then = "retry"   // it comes back after the kind's back-off, or is dead where no attempt is left
+	Requeue Then = "requeue" // it runs again under the same attempt
+	Dead    Then = "dead"    // it enters the dead topic
+	Drop    Then = "drop"    // it is over, and leaves no trace but a line in the log
+)
+
+// RetryBudget bounds the retries of one kind in one worker, so that many tasks
+// that failed together don't come back as a storm: at most PerSecond of them a
+// second, and Ratio for each run that succeeds. Those past it wait for longer
+// than their back-off asks, by as much as they are past it. A RetryAfter and a
+// list of Delays are exact, and not held up.
+type RetryBudget struct {
+	// PerSecond may be a fraction. Zero: 100. Negative: no bound.
+	PerSecond float64 `yaml:"per_second"`
+	// Ratio. Zero: 0.5. Negative: none.
+	Ratio float64 `yaml:"ratio"`
 }
 
 // Backoff is the wait before the next attempt: attempt n that failed waits a
@@ -281,6 +312,10 @@ func (k Kind) withDefaults(lane string) Kind {
 	set(&k.Backoff.Factor, 2)
 	set(&k.Backoff.Max, max(10*time.Minute, k.Backoff.Base))
 	k.Backoff.Delays = slices.Clone(k.Backoff.Delays)
+	set(&k.OnTimeout, Retry)
+	set(&k.OnInterrupt, Requeue)
+	set(&k.RetryBudget.PerSecond, 100)
+	set(&k.RetryBudget.Ratio, 0.5)
 	return k
 }
 

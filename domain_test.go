@@ -61,7 +61,8 @@ func TestWithDefaultsFillsWhatIsZero(t *testing.T) {
 	require.Equal(t, 3, d.Lanes[0].Partitions, "no more than the limit")
 	require.Equal(t, 6, d.Lanes[1].Partitions)
 	require.Equal(t, "a", d.DefaultLane, "the first, without one called normal")
-	require.Equal(t, ax.Kind{Lane: "a", Timeout: time.Minute, Attempts: 10, Backoff: ax.Backoff{Base: time.Second, Factor: 2, Max: 10 * time.Minute}}, d.Kind("k"))
+	require.Equal(t, ax.Kind{Lane: "a", Timeout: time.Minute, Attempts: 10, Backoff: ax.Backoff{Base: time.Second, Factor: 2, Max: 10 * time.Minute},
+		OnTimeout: ax.Retry, OnInterrupt: ax.Requeue, RetryBudget: ax.RetryBudget{PerSecond: 100, Ratio: 0.5}}, d.Kind("k"))
 	require.Equal(t, d.Kind("k"), d.Kind("a kind that nobody listed"))
 	require.Equal(t, 1, ax.Domain{Durability: ax.Fast}.WithDefaults().Replication)
 	require.Equal(t, "normal", ax.Domain{}.WithDefaults().DefaultLane)
@@ -133,6 +134,18 @@ func TestValidateNamesPathAndValueOfEveryFault(t *testing.T) {
 		{lane(ax.Lane{Name: "a", Weight: 1, MaxGap: -1}), `lanes[1].max_gap|-1ns|want 1ms to 240h0m0s`},
 		{lane(ax.Lane{Name: "a", Weight: 1, MaxGap: 241 * time.Hour}), `lanes[1].max_gap|241h0m0s|want 1ms to`},
 		{lane(ax.Lane{Name: "a", Weight: 1, MaxWait: 24 * time.Hour}), ``},
+		{func(d *ax.Domain) { d.Kinds = map[string]ax.Kind{"k": {OnTimeout: ax.Requeue}} }, `kinds.k.on_timeout|"requeue"|want retry or dead`},
+		{func(d *ax.Domain) { d.Kinds = map[string]ax.Kind{"k": {OnInterrupt: ax.Retry}} }, `kinds.k.on_interrupt|"retry"|want requeue or dead or drop`},
+		{func(d *ax.Domain) { d.Kinds = map[string]ax.Kind{"k": {OnTimeout: ax.Dead, OnInterrupt: ax.Drop}} }, ``},
+		{func(d *ax.Domain) {
+			d.Kinds = map[string]ax.Kind{"k": {RetryBudget: ax.RetryBudget{PerSecond: 0.001}}}
+		}, `kinds.k.retry_budget.per_second|0.001|want 0.01 to`},
+		{func(d *ax.Domain) {
+			d.Kinds = map[string]ax.Kind{"k": {RetryBudget: ax.RetryBudget{Ratio: 101}}}
+		}, `kinds.k.retry_budget.ratio|101|want at most 100`},
+		{func(d *ax.Domain) {
+			d.Kinds = map[string]ax.Kind{"k": {RetryBudget: ax.RetryBudget{Ratio: -1, PerSecond: -1}}}
+		}, ``},
 		{func(d *ax.Domain) { d.Sharing.Aging = 0.6 }, `sharing.aging|0.6|want at most 0.5`},
 		{func(d *ax.Domain) { d.Sharing.Aging = math.NaN() }, `sharing.aging|NaN|want at most 0.5`},
 		{func(d *ax.Domain) { d.Sharing.Aging = -1 }, ``},

@@ -88,6 +88,18 @@ func (v *validator) between(path string, d, lo, hi time.Duration) {
 	}
 }
 
+// one faults what is none of the policies that make sense there.
+func (v *validator) one(path string, t Then, want ...Then) {
+	if slices.Contains(want, t) {
+		return
+	}
+	names := make([]string, len(want))
+	for i, w := range want {
+		names[i] = string(w)
+	}
+	v.fault(path, quote(string(t)), "want "+strings.Join(names, " or "))
+}
+
 func (v *validator) kafka(k Kafka) {
 	for i, b := range k.Brokers {
 		if !isBroker(b) {
@@ -183,6 +195,14 @@ func (v *validator) kinds(d Domain) {
 		v.between(path+".backoff.max", k.Backoff.Max, k.Backoff.Base, max(d.Delay.Horizon, k.Backoff.Base))
 		if f := k.Backoff.Factor; !(f >= 1 && f <= 100) { // also not a number
 			v.fault(path+".backoff.factor", fmt.Sprint(f), "want 1 to 100")
+		}
+		v.one(path+".on_timeout", k.OnTimeout, Retry, Dead)
+		v.one(path+".on_interrupt", k.OnInterrupt, Requeue, Dead, Drop)
+		if b := k.RetryBudget; !(b.PerSecond < 0 || b.PerSecond >= 0.01 && b.PerSecond <= 1e6) { // also not a number
+			v.fault(path+".retry_budget.per_second", fmt.Sprint(b.PerSecond), "want 0.01 to 1000000; negative for no bound")
+		}
+		if r := k.RetryBudget.Ratio; !(r <= 100) {
+			v.fault(path+".retry_budget.ratio", fmt.Sprint(r), "want at most 100; negative for none")
 		}
 		for i, w := range k.Backoff.Delays {
 			v.between(fmt.Sprintf("%s.backoff.delays[%d]", path, i), w, 0, d.Delay.Horizon)

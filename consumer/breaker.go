@@ -46,6 +46,14 @@ func (b *breaker) open() bool {
 	return b != nil && b.troubled.Load() && b.cb.State() == gobreaker.StateOpen
 }
 
+// state names the breaker's state; empty without one.
+func (b *breaker) state() string {
+	if b == nil {
+		return ""
+	}
+	return b.cb.State().String()
+}
+
 // allow asks for the right to run, and returns what has to be told of the
 // run's end.
 func (b *breaker) allow() (report func(error), err error) {

@@ -110,3 +110,22 @@ func ExampleWorker_Change() {
 	// ax: worker of domain orders: change: lanes[3].weight: 0: want 1 to 1000
 	// 64
 }
+
+// The errors of a library that you don't own become outcomes.
+func ExampleClassify() {
+	charge := consumer.HandlerFunc(func(context.Context, *ax.Task) error {
+		return fmt.Errorf("charge: %w", errCardExpired)
+	})
+	handler := consumer.Classify(charge, func(err error) error {
+		if errors.Is(err, errCardExpired) {
+			return ax.Permanent(err)
+		}
+		return err
+	})
+	err := handler.HandleTask(context.Background(), &ax.Task{})
+	var permanent *ax.PermanentError
+	fmt.Println(errors.As(err, &permanent), err)
+	// Output: true charge: the card has expired
+}
+
+var errCardExpired = errors.New("the card has expired")

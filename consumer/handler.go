@@ -101,3 +101,18 @@ func (m *Mux) build() (map[string]Handler, error) {
 	}
 	return out, nil
 }
+
+// Classify returns a handler that hands each error of h to classify, and
+// returns what that makes of it: ax.Permanent(err) or ax.RetryAfter(d, err) for an
+// error of a library that knows nothing of ax, or nil where the work is done
+// after all. classify is not called without an error, nor for a panic, and what
+// ends a run from outside (a stop, a lost lease or partition) goes before what it
+// returns. It must be safe for concurrent use.
+func Classify(h Handler, classify func(error) error) Handler {
+	return HandlerFunc(func(ctx context.Context, t *ax.Task) error {
+		if err := h.HandleTask(ctx, t); err != nil {
+			return classify(err)
+		}
+		return nil
+	})
+}

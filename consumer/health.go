@@ -3,7 +3,9 @@ package consumer
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +27,18 @@ type Status struct {
 	Settling int          `json:"settling"`           // publishes without an answer
 	Problems []string     `json:"problems,omitempty"` // why it is not well
 	Lanes    []LaneStatus `json:"lanes"`
+	Kinds    []KindStatus `json:"kinds"` // that have a handler, by name
+}
+
+// KindStatus is a worker's part in one kind.
+type KindStatus struct {
+	Kind    string `json:"kind"`
+	Running int    `json:"running"`
+	// Breaker is "closed", "open" or "half-open"; empty without a breaker.
+	Breaker string `json:"breaker,omitempty"`
+	// OverBudget counts the retries that had to wait for longer than their
+	// back-off asks, because of the kind's RetryBudget, since New.
+	OverBudget int64 `json:"over_budget"`
 }
 
 // LaneStatus is a worker's part in one lane.
@@ -72,7 +86,14 @@ func (w *Worker) Status() Status {
 			Starts: got.Starts, AgedStarts: got.Aged, GapStarts: got.Gap, WorstHeadWait: got.MaxWait, LimitedBy: w.sched.limitedBy(l),
 		})
 	}
+	for _, name := range slices.Sorted(maps.Keys(w.kinds)) {
+		k := w.kinds[name]
+		s.Kinds = append(s.Kinds, KindStatus{Kind: name, Running: k.running, OverBudget: k.budget.longer.Load()})
+	}
 	w.sched.mu.Unlock()
+	for i := range s.Kinds {
+		s.Kinds[i].Breaker = w.kinds[s.Kinds[i].Kind].breaker.state()
+	}
 	for i, l := range w.lanes {
 		ls := &s.Lanes[i]
 		ls.Joined = l.member.Joined()

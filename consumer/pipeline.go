@@ -154,6 +154,9 @@ func (w *Worker) attempt(j *job, c *claim) {
 		err = &interrupted{cause: cause, err: err}
 	}
 	report(err)
+	if err == nil {
+		j.kind.budget.success()
+	}
 	telemetry.End(span, classOf(err))
 	if err == nil && c == nil && len(children) == 0 {
 		w.finish(j, "done", took)

@@ -45,6 +45,7 @@ type kind struct {
 	conf    ax.Kind
 	handler Handler // nil if unknown
 	breaker *breaker
+	budget  budget
 
 	running int // guarded by the scheduler's lock, as is takes
 	takes   fair.Average

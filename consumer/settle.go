@@ -35,7 +35,12 @@ func (w *Worker) settle(j *job, s *settlement, err error) {
 	}
 	w.leases.forget(c)
 	switch class {
-	case "partition_lost", "shutdown":
+	case "shutdown":
+		if w.interrupted(j, s, err) {
+			return
+		}
+		fallthrough
+	case "partition_lost":
 		// The record stays unfinished, and whoever owns the partition next
 		// runs the task again under the same attempt.
 		w.releaseClaim(c)
@@ -65,6 +70,24 @@ func (w *Worker) settle(j *job, s *settlement, err error) {
 	}
 }
 
+// interrupted settles a run that a stop has ended, and reports whether its
+// kind wants that.
+func (w *Worker) interrupted(j *job, s *settlement, err error) bool {
+	t := j.task
+	switch j.kind.conf.OnInterrupt {
+	case ax.Dead:
+		w.releaseClaim(s.claim)
+		w.dead(j, ax.ReasonInterrupted, err, t.Attempt, s.took)
+	case ax.Drop:
+		w.releaseClaim(s.claim)
+		w.log.Warn("a stop has ended the run of a task, and its kind's on_interrupt drops it", "task", t.ID, "kind", t.Kind, "run", t.Run, "attempt", t.Attempt)
+		w.finish(j, "dropped", s.took)
+	default:
+		return false
+	}
+	return true
+}
+
 // retry lets the task wait for its next attempt, or ends it when none is left.
 func (w *Worker) retry(j *job, class string, err error, took time.Duration) {
 	t := j.task
@@ -78,7 +101,7 @@ func (w *Worker) retry(j *job, class string, err error, took time.Duration) {
 		attrs = append(attrs, "stack", p.stack)
 	}
 	level("attempt failed", attrs...)
-	if t.Attempt >= w.limit(t) {
+	if t.Attempt >= w.limit(t) || class == "timeout" && j.kind.conf.OnTimeout == ax.Dead {
 		reason := map[string]ax.Reason{"panic": ax.ReasonPanic, "timeout": ax.ReasonTimeout}[class]
 		if reason == "" {
 			reason = ax.ReasonFailed
@@ -89,6 +112,13 @@ func (w *Worker) retry(j *job, class string, err error, took time.Duration) {
 	wait := j.kind.conf.Backoff.Wait(t.Attempt)
 	if after, ok := errors.AsType[*ax.RetryAfterError](err); ok {
 		wait = after.Delay
+	} else if len(j.kind.conf.Backoff.Delays) == 0 {
+		if more := j.kind.budget.retry(clock.Now()); more > 0 {
+			wait += more
+			if w.loud.now("budget " + t.Kind) {
+				w.log.Warn("a kind's retries are past their budget, and wait for longer", "kind", t.Kind, "longer", more)
+			}
+		}
 	}
 	w.ended(j, class, took)
 	next := *t

@@ -65,6 +65,11 @@
 //	    attempts: 10
 //	    concurrency: 50        # in one worker process; default no limit
 //	    expires: 24h           # after its due time; default never
+//	    on_timeout: retry      # or dead
+//	    on_interrupt: requeue  # by a stop whose grace is over; or dead, drop
+//	    retry_budget:          # in one worker; past it retries wait for longer
+//	      per_second: 100
+//	      ratio: 0.5           # and so many for each run that succeeds
 //	    backoff:               # attempt n waits 0 to min(max, base × factor^(n-1))
 //	      base: 1s
 //	      factor: 2
