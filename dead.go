@@ -34,6 +34,7 @@ const (
 	ReasonPanic       Reason = "panic"       // the last attempt panicked
 	ReasonInterrupted Reason = "interrupted" // a stop ended its run, and its kind's on_interrupt is dead
 	ReasonCrashed     Reason = "crashed"     // its process died with it, time and again
+	ReasonDeaf        Reason = "deaf"        // its handler did not return long after its context had ended
 	ReasonMalformed   Reason = "malformed"   // the record is not a task
 	ReasonTooLarge    Reason = "too-large"   // the record can't be moved on: a topic refuses its size
 )

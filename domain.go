@@ -138,6 +138,10 @@ type Kind struct {
 	// ended because the grace was over: [Requeue], the default, [Dead], or
 	// [Drop]. A killed process can't ask: its tasks run again.
 	OnInterrupt Then `yaml:"on_interrupt"`
+	// OnDeaf is what becomes of a task whose handler still runs long after its
+	// context has ended (consumer.WithDeaf): [Dead], the default, or [Retry],
+	// which may start it while the old run is at work.
+	OnDeaf Then `yaml:"on_deaf"`
 	// RetryBudget bounds how fast the kind's tasks come back after failures.
 	RetryBudget RetryBudget `yaml:"retry_budget"`
 }
@@ -314,6 +318,7 @@ func (k Kind) withDefaults(lane string) Kind {
 	k.Backoff.Delays = slices.Clone(k.Backoff.Delays)
 	set(&k.OnTimeout, Retry)
 	set(&k.OnInterrupt, Requeue)
+	set(&k.OnDeaf, Dead)
 	set(&k.RetryBudget.PerSecond, 100)
 	set(&k.RetryBudget.Ratio, 0.5)
 	return k

@@ -62,7 +62,7 @@ func TestWithDefaultsFillsWhatIsZero(t *testing.T) {
 	require.Equal(t, 6, d.Lanes[1].Partitions)
 	require.Equal(t, "a", d.DefaultLane, "the first, without one called normal")
 	require.Equal(t, ax.Kind{Lane: "a", Timeout: time.Minute, Attempts: 10, Backoff: ax.Backoff{Base: time.Second, Factor: 2, Max: 10 * time.Minute},
-		OnTimeout: ax.Retry, OnInterrupt: ax.Requeue, RetryBudget: ax.RetryBudget{PerSecond: 100, Ratio: 0.5}}, d.Kind("k"))
+		OnTimeout: ax.Retry, OnInterrupt: ax.Requeue, OnDeaf: ax.Dead, RetryBudget: ax.RetryBudget{PerSecond: 100, Ratio: 0.5}}, d.Kind("k"))
 	require.Equal(t, d.Kind("k"), d.Kind("a kind that nobody listed"))
 	require.Equal(t, 1, ax.Domain{Durability: ax.Fast}.WithDefaults().Replication)
 	require.Equal(t, "normal", ax.Domain{}.WithDefaults().DefaultLane)
@@ -136,6 +136,7 @@ func TestValidateNamesPathAndValueOfEveryFault(t *testing.T) {
 		{lane(ax.Lane{Name: "a", Weight: 1, MaxWait: 24 * time.Hour}), ``},
 		{func(d *ax.Domain) { d.Kinds = map[string]ax.Kind{"k": {OnTimeout: ax.Requeue}} }, `kinds.k.on_timeout|"requeue"|want retry or dead`},
 		{func(d *ax.Domain) { d.Kinds = map[string]ax.Kind{"k": {OnInterrupt: ax.Retry}} }, `kinds.k.on_interrupt|"retry"|want requeue or dead or drop`},
+		{func(d *ax.Domain) { d.Kinds = map[string]ax.Kind{"k": {OnDeaf: ax.Drop}} }, `kinds.k.on_deaf|"drop"|want dead or retry`},
 		{func(d *ax.Domain) { d.Kinds = map[string]ax.Kind{"k": {OnTimeout: ax.Dead, OnInterrupt: ax.Drop}} }, ``},
 		{func(d *ax.Domain) {
 			d.Kinds = map[string]ax.Kind{"k": {RetryBudget: ax.RetryBudget{PerSecond: 0.001}}}

@@ -198,6 +198,7 @@ func (v *validator) kinds(d Domain) {
 		}
 		v.one(path+".on_timeout", k.OnTimeout, Retry, Dead)
 		v.one(path+".on_interrupt", k.OnInterrupt, Requeue, Dead, Drop)
+		v.one(path+".on_deaf", k.OnDeaf, Dead, Retry)
 		if b := k.RetryBudget; !(b.PerSecond < 0 || b.PerSecond >= 0.01 && b.PerSecond <= 1e6) { // also not a number
 			v.fault(path+".retry_budget.per_second", fmt.Sprint(b.PerSecond), "want 0.01 to 1000000; negative for no bound")
 		}

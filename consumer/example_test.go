@@ -125,7 +125,7 @@ func ExampleClassify() {
 	err := handler.HandleTask(context.Background(), &ax.Task{})
 	var permanent *ax.PermanentError
 	fmt.Println(errors.As(err, &permanent), err)
-	// Output: true charge: the card has expired
+	// Output: true permanent: charge: the card has expired
 }
 
 var errCardExpired = errors.New("the card has expired")

@@ -25,6 +25,7 @@ type Status struct {
 	Slots    int          `json:"slots"`
 	Busy     int          `json:"busy"`               // slots that run a task
 	Settling int          `json:"settling"`           // publishes without an answer
+	Deaf     int          `json:"deaf"`               // handlers that go on long after their contexts ended
 	Problems []string     `json:"problems,omitempty"` // why it is not well
 	Lanes    []LaneStatus `json:"lanes"`
 	Kinds    []KindStatus `json:"kinds"` // that have a handler, by name
@@ -79,6 +80,11 @@ func (w *Worker) Status() Status {
 	now := time.Now()
 	w.sched.mu.Lock()
 	s.Busy, s.Settling = w.sched.fair.Running(), len(w.sched.settling)
+	var most int
+	s.Deaf, most = w.sched.deafNow(now, w.cfg.deafAfter)
+	if s.Deaf > most {
+		s.Problems = append(s.Problems, fmt.Sprintf("%d handlers go on although their contexts have ended; the slots of %d are lent to others", s.Deaf, most))
+	}
 	for i, l := range w.lanes {
 		got := w.sched.fair.Stats(i, now)
 		s.Lanes = append(s.Lanes, LaneStatus{

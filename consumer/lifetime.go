@@ -108,6 +108,7 @@ func (w *Worker) run(ctx context.Context) error {
 	}
 	intake.Go(func() { w.sched.open(ctx) })
 	serve.Go(func() { w.pub.Run(serving) })
+	serve.Go(func() { w.watchDeaf(serving) })
 	if w.leases != nil {
 		serve.Go(func() { w.leases.run(serving) })
 	}

@@ -27,6 +27,8 @@ type config struct {
 	store       idempotency.Store
 	lease       time.Duration
 	doneFor     time.Duration
+	deafAfter   time.Duration
+	deafLimit   time.Duration
 	failures    int
 	openFor     time.Duration
 	log         *slog.Logger
@@ -38,6 +40,7 @@ func defaults() config {
 	return config{
 		slots: 32, grace: 30 * time.Second, commitEvery: 200 * time.Millisecond,
 		buffer: 2000, bufferBytes: 16 << 20, lease: 30 * time.Second,
+		deafAfter: 10 * time.Second, deafLimit: 10 * time.Minute,
 		failures: 20, openFor: 10 * time.Second,
 	}
 }
@@ -65,6 +68,8 @@ func (c *config) validate() error {
 		{"buffer bytes", c.bufferBytes >= 1, c.bufferBytes},
 		{"lease", c.lease >= 100*time.Millisecond, c.lease},
 		{"done for", c.doneFor >= 0, c.doneFor},
+		{"deaf after", c.deafAfter >= time.Second, c.deafAfter},
+		{"deaf limit", c.deafLimit >= c.deafAfter, c.deafLimit},
 		{"breaker failures", c.failures >= 0, c.failures},
 		{"breaker open for", c.openFor > 0, c.openFor},
 	} {
@@ -105,6 +110,17 @@ func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } 
 // WithDoneFor sets for how long the store remembers that a task is done. The
 // default is the longest tier plus a day.
 func WithDoneFor(d time.Duration) Option { return func(c *config) { c.doneFor = d } }
+
+// WithDeaf sets how long a handler may go on after its context has ended, by its
+// timeout or anything else. After the first time it is reported as deaf and its
+// slot is lent to others, for up to a quarter of the slots; the task is still its
+// own: its lease is renewed, its kind's concurrency and its lane's limit stay
+// taken, and nobody else starts it. After the limit the worker gives the run up:
+// the task becomes what its kind's OnDeaf says, and whatever the handler returns
+// later changes nothing. The defaults are 10 s and 10 min.
+func WithDeaf(after, limit time.Duration) Option {
+	return func(c *config) { c.deafAfter, c.deafLimit = after, limit }
+}
 
 // WithBreaker sets after how many failures in a row of one kind its tasks wait
 // instead of running, and for how long; then one task is tried. The default is

@@ -137,9 +137,20 @@ func (w *Worker) attempt(j *job, c *claim) {
 	}
 	w.started(j, began)
 	spanned, span := w.tel.Process(ctx, t, j.lane().group)
+	ctx.claim, ctx.report = c, report
+	j.active.Store(ctx)
 	err = call(j.kind.handler, ax.NewContext(spanned, t), t)
 	ended := clock.Now()
 	took := ended.Sub(began)
+	if !ctx.settled.CompareAndSwap(false, true) {
+		// It was given up. What it returns so late changes nothing.
+		w.log.Warn("a handler that was given up has returned", "task", t.ID, "run", t.Run, "kind", t.Kind, "duration", took, "error", err)
+		ctx.close(ended)
+		ctx.follow.close()
+		telemetry.End(span, "deaf")
+		return
+	}
+	j.active.Store(nil)
 	if c == nil {
 		j.ended = ended // what is left to do takes next to no time
 	}

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/axtasks/ax"
@@ -22,6 +23,13 @@ type runContext struct {
 	timeout  time.Duration
 	follow   followUps
 	deadline time.Time
+
+	// Either the slot that has called the handler settles the run, or who gives
+	// it up: the one that sets settled first.
+	settled   atomic.Bool
+	claim     *claim // nil without a store
+	report    func(error)
+	deafSince time.Time // when it was seen to be over; the scheduler's lock guards it
 
 	mu     sync.Mutex
 	inner  context.Context // nil until it is asked for
@@ -66,6 +74,28 @@ func (c *runContext) std() context.Context {
 		}
 	}
 	return c.inner
+}
+
+// over reports whether the context has ended by now.
+func (c *runContext) over(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended != nil || now.Sub(c.began) >= c.timeout || c.parent.Err() != nil
+}
+
+// cause returns what has ended the context.
+func (c *runContext) cause() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.inner != nil && c.inner.Err() != nil:
+		return context.Cause(c.inner)
+	case c.ended != nil:
+		return c.ended
+	case c.parent.Err() != nil:
+		return context.Cause(c.parent)
+	}
+	return ax.ErrTimeout
 }
 
 // end cancels the context with a cause, unless it has ended.

@@ -3,6 +3,7 @@ package consumer
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/axtasks/ax"
@@ -32,9 +33,11 @@ type job struct {
 	finishing *finishing
 	open      int // publishes without an answer
 	verdict   group.Verdict
-	keyed     bool // it is the one of its key that is at work, in an ordered lane
-	inPlace   bool // it is in the gate with its key
-	detached  bool // it shares no memory with its fetch
+	active    atomic.Pointer[runContext] // while its handler runs
+	lent      bool                       // its slot is lent to others, since its handler is deaf
+	keyed     bool                       // it is the one of its key that is at work, in an ordered lane
+	inPlace   bool                       // it is in the gate with its key
+	detached  bool                       // it shares no memory with its fetch
 }
 
 func (j *job) lane() *lane { return j.part.lane }
@@ -108,6 +111,7 @@ type scheduler struct {
 	kinds    map[string]*kind // those that have a handler
 	gate     gate
 	idle     int // slots that wait
+	deaf     int // slots that are lent
 	stopping bool
 	heads    []*queue // scratch of pick
 	alone    *job     // the suspect that is at work, or that is kept from it
@@ -362,7 +366,11 @@ func (s *scheduler) full(l *lane) bool {
 func (s *scheduler) end(j *job, now time.Time) {
 	j.kind.running--
 	j.part.running--
-	s.fair.End(now, j.run)
+	if j.lent {
+		s.deaf--
+	} else {
+		s.fair.End(now, j.run)
+	}
 	j.kind.takes.Observe(now.Sub(j.picked))
 	if j.verdict != group.Probe || j.part.gone {
 		s.unblock(j)
@@ -471,5 +479,5 @@ func (s *scheduler) stop() {
 func (s *scheduler) busy() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.fair.Running()
+	return s.fair.Running() + s.deaf
 }

@@ -201,7 +201,7 @@ func (s *scheduler) apply(next Settings, now time.Time) {
 // they next look for a task.
 func (s *scheduler) resize(n int) {
 	s.want = n
-	for s.serve != nil && !s.stopping && len(s.slots) < n {
+	for s.serve != nil && !s.stopping && len(s.slots) < n+s.deaf {
 		s.addSlot()
 	}
 }
@@ -220,13 +220,15 @@ func (s *scheduler) begin(serve func(*slot)) {
 	s.resize(s.want)
 }
 
-// surplus takes the slot away if there are too many. What it was woken for is
-// not lost with it: apply has woken all.
+// surplus takes the slot away if there are too many. The job that it has ended
+// may have held up another, by a limit, which this slot does not take any more; so
+// another one looks.
 func (s *scheduler) surplus(sl *slot) bool {
-	if len(s.slots) <= s.want {
+	if len(s.slots) <= s.want+s.deaf {
 		return false
 	}
 	s.slots = slices.DeleteFunc(s.slots, func(have *slot) bool { return have == sl })
+	s.cond.Signal()
 	return true
 }
 

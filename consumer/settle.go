@@ -102,7 +102,7 @@ func (w *Worker) retry(j *job, class string, err error, took time.Duration) {
 	}
 	level("attempt failed", attrs...)
 	if t.Attempt >= w.limit(t) || class == "timeout" && j.kind.conf.OnTimeout == ax.Dead {
-		reason := map[string]ax.Reason{"panic": ax.ReasonPanic, "timeout": ax.ReasonTimeout}[class]
+		reason := map[string]ax.Reason{"panic": ax.ReasonPanic, "timeout": ax.ReasonTimeout, "deaf": ax.ReasonDeaf}[class]
 		if reason == "" {
 			reason = ax.ReasonFailed
 		}

@@ -67,6 +67,7 @@
 //	    expires: 24h           # after its due time; default never
 //	    on_timeout: retry      # or dead
 //	    on_interrupt: requeue  # by a stop whose grace is over; or dead, drop
+//	    on_deaf: dead          # its handler does not return; or retry
 //	    retry_budget:          # in one worker; past it retries wait for longer
 //	      per_second: 100
 //	      ratio: 0.5           # and so many for each run that succeeds
