@@ -130,10 +130,8 @@ var errDeaf = errors.New("the handler did not return although its context had en
 func (s *scheduler) copyOf(j *job) *job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	own := &job{
+	return &job{
 		task: j.task, kind: j.kind, part: j.part, ticket: j.ticket, size: j.size, ready: j.ready, picked: j.picked,
 		since: j.since, noted: j.noted, keyed: j.keyed, verdict: j.verdict, detached: j.detached,
 	}
-	j.keyed = false
-	return own
 }

@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -84,28 +85,68 @@ func deafFor(t *testing.T, c *fakekafka.Cluster, returns time.Duration, store bo
 // what that run returns later changes nothing.
 func TestADeafRunThatIsGivenUpMayBeTriedAgain(t *testing.T) {
 	t.Parallel()
+	for _, store := range []bool{false, true} {
+		t.Run(fmt.Sprintf("store %t", store), func(t *testing.T) {
+			t.Parallel()
+			fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) { triedAgain(t, c, store) })
+		})
+	}
+}
+
+func triedAgain(t *testing.T, c *fakekafka.Cluster, store bool) {
+	b := newBench(t, c, ax.Domain{Kinds: map[string]ax.Kind{"job": {
+		Timeout: time.Minute, Attempts: 2, OnDeaf: ax.Retry, Backoff: ax.Backoff{Delays: []time.Duration{time.Second}},
+	}}})
+	var got starts
+	mux := consumer.NewMux()
+	mux.HandleFunc("job", func(_ context.Context, t *ax.Task) error {
+		got.add(t)
+		if t.Attempt == 1 {
+			time.Sleep(30 * time.Minute)
+			return errors.New("a third attempt?")
+		}
+		return ax.Permanent(context.Canceled)
+	})
+	opts := []consumer.Option{consumer.WithLogger(nil), consumer.WithKafka(patient()...), consumer.WithDeaf(10*time.Second, 5*time.Minute)}
+	if store {
+		opts = append(opts, consumer.WithStore(idempotency.NewMemory()))
+	}
+	b.start(mux, opts...)
+	b.mover()
+	b.submit(ax.Task{Kind: "job"})
+	time.Sleep(time.Hour)
+	require.Len(t, got.list(), 2)
+	require.Equal(t, 2, got.list()[1].Attempt)
+	require.InDelta(t, 6*60, got.list()[1].at.Sub(got.list()[0].at).Seconds(), 3)
+	require.Len(t, c.Records(t, b.r.Dead()), 1, "the second attempt's end is the task's")
+}
+
+// The run that tries whether a breaker may close must not hold it for ever.
+func TestADeafProbeThatIsGivenUpLetsAnotherTry(t *testing.T) {
+	t.Parallel()
 	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
 		b := newBench(t, c, ax.Domain{Kinds: map[string]ax.Kind{"job": {
-			Timeout: time.Minute, Attempts: 2, OnDeaf: ax.Retry, Backoff: ax.Backoff{Delays: []time.Duration{time.Second}},
+			Timeout: time.Minute, Attempts: 2, Backoff: ax.Backoff{Delays: []time.Duration{time.Second}},
 		}}})
-		var got starts
+		g := newGauge()
 		mux := consumer.NewMux()
-		mux.HandleFunc("job", func(_ context.Context, t *ax.Task) error {
-			got.add(t)
-			if t.Attempt == 1 {
-				time.Sleep(30 * time.Minute)
-				return nil // as if it had succeeded
+		mux.HandleFunc("job", func(context.Context, *ax.Task) error {
+			switch g.count("job") {
+			case 0, 1:
+				g.during("job", 0)
+				return errors.New("away")
+			case 2:
+				g.during("job", 15*time.Minute)
 			}
-			return ax.Permanent(context.Canceled)
+			g.during("job", 0)
+			return nil
 		})
-		b.start(mux, consumer.WithLogger(nil), consumer.WithKafka(patient()...), consumer.WithDeaf(10*time.Second, 5*time.Minute))
+		b.start(mux, consumer.WithLogger(nil), consumer.WithKafka(patient()...), consumer.WithDeaf(10*time.Second, 5*time.Minute), consumer.WithBreaker(2, 10*time.Second), consumer.WithSlots(1))
 		b.mover()
-		b.submit(ax.Task{Kind: "job"})
-		time.Sleep(time.Hour)
-		require.Len(t, got.list(), 2)
-		require.Equal(t, 2, got.list()[1].Attempt)
-		require.InDelta(t, 6*60, got.list()[1].at.Sub(got.list()[0].at).Seconds(), 3)
-		require.Len(t, c.Records(t, b.r.Dead()), 1, "the second attempt's end is the task's")
+		b.flood("job", 10)
+		time.Sleep(12 * time.Minute)
+		require.Greater(t, g.count("job"), 8, "the others run")
+		time.Sleep(10 * time.Minute)
 	})
 }
 
@@ -125,16 +166,16 @@ func TestAWorkerFullOfDeafHandlersIsUnwell(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 			return nil
 		})
-		b.flood("deaf", 9)
+		b.flood("deaf", 20)
 		w := b.start(mux, consumer.WithSlots(8), consumer.WithLogger(nil), consumer.WithKafka(patient()...), consumer.WithDeaf(5*time.Second, time.Hour))
 		time.Sleep(time.Minute)
-		require.Equal(t, 9, w.Status().Deaf)
+		require.Equal(t, 10, w.Status().Deaf, "eight, and two on the slots that are lent")
 		require.ErrorIs(t, w.Healthy(), ax.ErrStalled)
-		require.ErrorContains(t, w.Healthy(), "9 handlers go on although their contexts have ended; the slots of 2 are lent")
-		time.Sleep(10 * time.Minute)
+		require.ErrorContains(t, w.Healthy(), "10 handlers go on although their contexts have ended; the slots of 2 are lent")
+		time.Sleep(20 * time.Minute)
 		require.NoError(t, w.Healthy())
 		mu.Lock()
-		require.Equal(t, 9, runs)
+		require.Equal(t, 20, runs)
 		mu.Unlock()
 		require.Equal(t, 8, consumer.SlotsOf(w))
 	})

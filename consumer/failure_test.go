@@ -198,6 +198,63 @@ func TestManyThatFailTogetherComeBackWithinTheirBudget(t *testing.T) {
 	})
 }
 
+// What succeeds pays for retries; and what asks for an exact wait gets it, whatever
+// the budget.
+func TestSuccessesPayForRetriesAndExactWaitsAreExact(t *testing.T) {
+	t.Parallel()
+	fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) {
+		budget := ax.RetryBudget{PerSecond: 1, Ratio: 1}
+		b := newBench(t, c, ax.Domain{Kinds: map[string]ax.Kind{
+			"job": {RetryBudget: budget}, "exact": {RetryBudget: budget, Backoff: ax.Backoff{Delays: []time.Duration{10 * time.Second}}},
+		}})
+		var got starts
+		mux := consumer.NewMux()
+		mux.HandleFunc("job", func(_ context.Context, t *ax.Task) error {
+			if t.Attempt == 1 && string(t.Payload) == "fails" {
+				return errors.New("away")
+			}
+			return nil
+		})
+		mux.HandleFunc("exact", func(_ context.Context, t *ax.Task) error {
+			if t.Attempt == 1 {
+				return errors.New("away")
+			}
+			got.add(t)
+			return nil
+		})
+		w := b.start(mux, consumer.WithLogger(nil), consumer.WithBreaker(0, time.Second))
+		b.mover()
+		over := func(kind string) int64 {
+			for _, k := range w.Status().Kinds {
+				if k.Kind == kind {
+					return k.OverBudget
+				}
+			}
+			return -1
+		}
+		time.Sleep(5 * time.Second)
+		for range 30 {
+			b.submit(ax.Task{Kind: "job", Payload: []byte("fails")})
+		}
+		time.Sleep(10 * time.Millisecond)
+		require.EqualValues(t, 29, over("job"))
+		b.flood("job", 60)
+		time.Sleep(10 * time.Millisecond)
+		b.submit(ax.Task{Kind: "job", Payload: []byte("fails")})
+		time.Sleep(10 * time.Millisecond)
+		require.EqualValues(t, 29, over("job"), "it is paid for")
+
+		began := time.Now()
+		b.flood("exact", 100)
+		time.Sleep(time.Minute)
+		require.Len(t, got.list(), 100)
+		for _, s := range got.list() {
+			require.WithinDuration(t, began.Add(10*time.Second), s.at, 50*time.Millisecond)
+		}
+		require.Zero(t, over("exact"))
+	})
+}
+
 // A record that was dead before, and fails again, doesn't carry both deaths; a
 // hundred retries leave the headers as long as the first.
 func TestHeadersStayAsLongHoweverOftenATaskComesBack(t *testing.T) {
