@@ -47,6 +47,9 @@ type Task struct {
 	// Attempt counts the starts of this task, this one included, that may end
 	// in failure. It is 1 at the first start.
 	Attempt int
+	// Limit is how many starts may end in failure, by MaxAttempts or the kind:
+	// this one is the last if Attempt has reached it.
+	Limit int
 	// Deferrals counts the waits that cost no attempt: a breaker that was
 	// open, a snooze, an unknown kind, a held lease.
 	Deferrals int

@@ -10,6 +10,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/axtasks/ax"
+	"github.com/axtasks/ax/internal/text"
 )
 
 // breaker stops a kind whose handler only fails. It is gobreaker's two-step
@@ -17,50 +18,84 @@ import (
 //
 // While nothing fails it is not asked at all: a closed breaker without a
 // failure to count lets everything through, and a success has nothing to
-// clear. A nil breaker is always closed.
+// clear. An operator may hold it open or closed; it goes on counting meanwhile. A nil
+// breaker is always closed.
 type breaker struct {
-	cb       *gobreaker.TwoStepCircuitBreaker[struct{}]
+	cb       *gobreaker.TwoStepCircuitBreaker[struct{}] // nil: it opens by hand alone
 	openFor  time.Duration
 	troubled atomic.Bool // a failure was counted and no success since
 	report   func(error) // first, made once
+	held     atomic.Pointer[Hold]
+	last     atomic.Pointer[string] // the last failure that was counted
 }
 
 func newBreaker(kind string, failures int, openFor time.Duration, log *slog.Logger) *breaker {
-	b := &breaker{
-		openFor: openFor,
-		cb: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-			Name: kind, MaxRequests: 1, Timeout: openFor,
-			ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= uint32(failures) },
-			IsExcluded:  excluded,
-			// It runs under the breaker's lock: it may log and nothing else.
-			OnStateChange: func(name string, from, to gobreaker.State) {
-				log.Warn("breaker", "kind", name, "from", from.String(), "to", to.String())
-			},
-		}),
-	}
+	b := &breaker{openFor: openFor}
 	b.report = b.first
+	if failures == 0 {
+		return b
+	}
+	b.cb = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		Name: kind, MaxRequests: 1, Timeout: openFor,
+		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= uint32(failures) },
+		IsExcluded:  excluded,
+		// It runs under the breaker's lock: it may log and nothing else.
+		OnStateChange: func(name string, from, to gobreaker.State) {
+			log.Warn("breaker", "kind", name, "from", from.String(), "to", to.String())
+		},
+	})
 	return b
 }
 
-func (b *breaker) open() bool {
-	return b != nil && b.troubled.Load() && b.cb.State() == gobreaker.StateOpen
+// hold lets an operator have his way; Auto lets the breaker have its own.
+func (b *breaker) hold(h Hold) { b.held.Store(&h) }
+
+func (b *breaker) isHeld(h Hold) bool {
+	held := b.held.Load()
+	return held != nil && *held == h
 }
 
-// state names the breaker's state; empty without one.
-func (b *breaker) state() string {
-	if b == nil {
-		return ""
+func (b *breaker) open() bool {
+	switch {
+	case b == nil || b.isHeld(HoldClosed):
+		return false
+	case b.isHeld(HoldOpen):
+		return true
 	}
-	return b.cb.State().String()
+	return b.cb != nil && b.troubled.Load() && b.cb.State() == gobreaker.StateOpen
 }
+
+// state says how it stands: its name, failures in a row, and the last of them.
+func (b *breaker) state() (name string, failures int, last string) {
+	if b == nil {
+		return "", 0, ""
+	}
+	if b.cb != nil {
+		name, failures = b.cb.State().String(), int(b.cb.Counts().ConsecutiveFailures)
+	}
+	if text := b.last.Load(); text != nil {
+		last = *text
+	}
+	switch {
+	case b.isHeld(HoldOpen):
+		name = "held open"
+	case b.isHeld(HoldClosed):
+		name = "held closed"
+	}
+	return name, failures, last
+}
+
+var errHeldOpen = errors.New("the breaker is held open")
 
 // allow asks for the right to run, and returns what has to be told of the
 // run's end.
 func (b *breaker) allow() (report func(error), err error) {
-	if b == nil {
+	switch {
+	case b == nil || b.cb == nil && !b.isHeld(HoldOpen):
 		return func(error) {}, nil
-	}
-	if !b.troubled.Load() {
+	case b.isHeld(HoldOpen):
+		return nil, errHeldOpen
+	case b.isHeld(HoldClosed) || !b.troubled.Load():
 		return b.report, nil
 	}
 	done, err := b.cb.Allow()
@@ -68,6 +103,7 @@ func (b *breaker) allow() (report func(error), err error) {
 		return nil, err
 	}
 	return func(err error) {
+		b.note(err)
 		done(err)
 		if err == nil && b.cb.State() == gobreaker.StateClosed {
 			b.troubled.Store(false)
@@ -75,15 +111,31 @@ func (b *breaker) allow() (report func(error), err error) {
 	}, nil
 }
 
-// first reports a run that began while nothing had failed.
+// first reports a run that asked nobody: nothing had failed, or the breaker is
+// held closed.
 func (b *breaker) first(err error) {
+	if excluded(err) || err == nil && !b.troubled.Load() {
+		return
+	}
+	b.note(err)
+	if err != nil {
+		b.troubled.Store(true)
+	}
+	if done, refused := b.cb.Allow(); refused == nil {
+		done(err)
+		if err == nil && b.cb.State() == gobreaker.StateClosed {
+			b.troubled.Store(false)
+		}
+	}
+}
+
+// note keeps the text of a failure that counts.
+func (b *breaker) note(err error) {
 	if err == nil || excluded(err) {
 		return
 	}
-	b.troubled.Store(true)
-	if done, refused := b.cb.Allow(); refused == nil {
-		done(err)
-	}
+	text := text.Clip(err.Error(), 200)
+	b.last.Store(&text)
 }
 
 // excluded reports whether the outcome says nothing of the health of what the

@@ -3,7 +3,9 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -288,4 +290,71 @@ func TestHeadersStayAsLongHoweverOftenATaskComesBack(t *testing.T) {
 		require.LessOrEqual(t, most-least, 4, "the digits of the attempt and of the instant")
 		require.Len(t, c.Records(t, b.r.Dead()), 1)
 	})
+}
+
+// An operator holds a kind's breaker open, for as long as what it needs is
+// repaired, or closed, and lets it go again.
+func TestAnOperatorHoldsABreakerOpenAndClosed(t *testing.T) {
+	t.Parallel()
+	for _, failures := range []int{0, 2} {
+		t.Run(fmt.Sprint("opens after ", failures), func(t *testing.T) {
+			t.Parallel()
+			fakekafka.Bubble(t, func(t *testing.T, c *fakekafka.Cluster) { holdBreaker(t, c, failures) })
+		})
+	}
+}
+
+func holdBreaker(t *testing.T, c *fakekafka.Cluster, failures int) {
+	b := newBench(t, c, ax.Domain{Kinds: map[string]ax.Kind{"job": {Attempts: 3, Backoff: ax.Backoff{Delays: []time.Duration{time.Second}}}}})
+	var got starts
+	var away atomic.Bool
+	mux := consumer.NewMux()
+	mux.HandleFunc("job", func(_ context.Context, t *ax.Task) error {
+		got.add(t)
+		if away.Load() {
+			return errors.New("the ledger is away")
+		}
+		return nil
+	})
+	mux.HandleFunc("other", func(context.Context, *ax.Task) error { return nil })
+	w := b.start(mux, consumer.WithLogger(nil), consumer.WithBreaker(failures, 10*time.Second))
+	b.mover()
+	status := func() consumer.KindStatus { return w.Status().Kinds[0] }
+	hold := func(h consumer.Hold) {
+		b.change(w, func(s *consumer.Settings) { s.Kind("job").Breaker = h })
+	}
+	time.Sleep(5 * time.Second)
+	hold(consumer.HoldOpen)
+	require.Equal(t, "held open", status().Breaker)
+	b.flood("job", 5)
+	time.Sleep(time.Minute)
+	require.Empty(t, got.list(), "nothing starts")
+	hold(consumer.Auto)
+	time.Sleep(time.Minute)
+	require.Len(t, got.list(), 5)
+	for _, s := range got.list() {
+		require.Equal(t, 1, s.Attempt, "no attempt was spent")
+		require.Equal(t, 3, s.Limit)
+	}
+
+	hold(consumer.HoldClosed)
+	away.Store(true)
+	b.flood("job", 5)
+	time.Sleep(time.Minute)
+	require.Len(t, got.list(), 5+15, "each runs as often as it may, however much fails")
+	require.Equal(t, "held closed", status().Breaker)
+	require.Len(t, c.Records(t, b.r.Dead()), 5)
+	hold(consumer.Auto)
+	if failures == 0 {
+		require.Empty(t, status().Breaker)
+		return
+	}
+	require.Equal(t, "the ledger is away", status().LastFailure)
+	require.Contains(t, []string{"open", "half-open"}, status().Breaker, "it has counted")
+	away.Store(false)
+	b.flood("job", 5)
+	time.Sleep(2 * time.Minute)
+	require.Len(t, got.list(), 25)
+	require.Equal(t, "closed", status().Breaker)
+	require.Zero(t, status().Failures)
 }

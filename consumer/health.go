@@ -35,8 +35,12 @@ type Status struct {
 type KindStatus struct {
 	Kind    string `json:"kind"`
 	Running int    `json:"running"`
-	// Breaker is "closed", "open" or "half-open"; empty without a breaker.
-	Breaker string `json:"breaker,omitempty"`
+	// Breaker is "closed", "open" or "half-open", or "held open" or "held
+	// closed" where an operator holds it; empty without a breaker. Failures in a
+	// row that it has counted, and the last of them.
+	Breaker     string `json:"breaker,omitempty"`
+	Failures    int    `json:"failures"`
+	LastFailure string `json:"last_failure,omitempty"`
 	// OverBudget counts the retries that had to wait for longer than their
 	// back-off asks, because of the kind's RetryBudget, since New.
 	OverBudget int64 `json:"over_budget"`
@@ -98,7 +102,8 @@ func (w *Worker) Status() Status {
 	}
 	w.sched.mu.Unlock()
 	for i := range s.Kinds {
-		s.Kinds[i].Breaker = w.kinds[s.Kinds[i].Kind].breaker.state()
+		k := &s.Kinds[i]
+		k.Breaker, k.Failures, k.LastFailure = w.kinds[k.Kind].breaker.state()
 	}
 	for i, l := range w.lanes {
 		ls := &s.Lanes[i]

@@ -124,7 +124,7 @@ func (w *Worker) attempt(j *job, c *claim) {
 	if w.leases != nil || j.verdict != group.Free {
 		began = clock.Now() // claim and mark took time
 	}
-	t.Run = uid.New(began)
+	t.Run, t.Limit = uid.New(began), w.limit(t)
 	timeout := t.Timeout
 	if timeout == 0 {
 		timeout = j.kind.conf.Timeout

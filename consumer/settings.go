@@ -44,7 +44,20 @@ type LaneSettings struct {
 type KindSettings struct {
 	Kind        string `json:"kind"`
 	Concurrency int    `json:"concurrency"` // 0: no limit but the slots
+	// Breaker is [Auto], or holds the kind's breaker open, so that nothing of
+	// it starts and no attempt is spent, or closed, so that it runs whatever
+	// fails.
+	Breaker Hold `json:"breaker,omitempty"`
 }
+
+// Hold is what an operator wants of a breaker.
+type Hold string
+
+const (
+	Auto       Hold = ""       // it opens and closes by itself
+	HoldOpen   Hold = "open"   // it stays open
+	HoldClosed Hold = "closed" // it stays closed
+)
 
 // Lane returns the settings of a lane, to be changed in place, or nil if there
 // is none of that name.
@@ -122,6 +135,9 @@ func (w *Worker) Change(change func(*Settings)) error {
 		return fmt.Errorf("ax: worker of domain %s: change: %w", w.domain.Name, err)
 	}
 	next := w.settingsOf(d, asked.Slots) // the caller may keep what it got
+	for i := range next.Kinds {
+		next.Kinds[i].Breaker = asked.Kinds[i].Breaker
+	}
 	before := w.settings.now
 	w.settings.now = next
 	if w.sched != nil {
@@ -159,8 +175,13 @@ func (w *Worker) changed(s *Settings) (ax.Domain, error) {
 		conf.Concurrency = k.Concurrency
 		d.Kinds[k.Kind] = conf
 	}
+	for i, k := range s.Kinds {
+		if b := k.Breaker; b != Auto && b != HoldOpen && b != HoldClosed {
+			errs = append(errs, &ax.FieldError{Path: fmt.Sprintf("kinds[%d].breaker", i), Value: fmt.Sprintf("%q", b), Reason: "want open, closed or nothing"})
+		}
+	}
 	d = d.WithDefaults()
-	return d, errors.Join(checkSlots(s.Slots), d.Validate())
+	return d, errors.Join(append(errs, checkSlots(s.Slots), d.Validate())...)
 }
 
 func (s LaneSettings) to(l *ax.Lane) {
@@ -179,6 +200,9 @@ func (s *scheduler) apply(next Settings, now time.Time) {
 	}
 	resort := false
 	for _, c := range next.Kinds {
+		if k := s.kinds[c.Kind]; k != nil {
+			k.breaker.hold(c.Breaker)
+		}
 		if k := s.kinds[c.Kind]; k != nil && k.conf.Concurrency != c.Concurrency {
 			resort = resort || (k.conf.Concurrency == 0) != (c.Concurrency == 0)
 			k.conf.Concurrency = c.Concurrency

@@ -228,6 +228,7 @@ func TestAChangeIsAllOrNothing(t *testing.T) {
 		{func(s *consumer.Settings) { s.Lane("a").MaxGap = -1 }, "lanes[0].max_gap"},
 		{func(s *consumer.Settings) { s.Lane("a").Limit = 5 }, "lanes[0].limit: 5: want 0 or at least one for each of the 6 partitions"},
 		{func(s *consumer.Settings) { s.Kind("job").Concurrency = -1 }, "kinds.job.concurrency: -1"},
+		{func(s *consumer.Settings) { s.Kind("job").Breaker = "ajar" }, `kinds[0].breaker: "ajar": want open, closed or nothing`},
 		{func(s *consumer.Settings) { s.Aging = 2 }, "sharing.aging: 2"},
 		{func(s *consumer.Settings) { s.Lanes = s.Lanes[:1] }, "lanes can't be added"},
 		{func(s *consumer.Settings) { s.Lanes[0].Lane = "c" }, "lanes can't be added"},

@@ -76,9 +76,7 @@ func New(d ax.Domain, mux *Mux, opts ...Option) (*Worker, error) {
 	for name, h := range handlers {
 		k := &kind{name: name, conf: w.domain.Kind(name), handler: h}
 		k.budget.set(k.conf.RetryBudget)
-		if cfg.failures > 0 {
-			k.breaker = newBreaker(name, cfg.failures, cfg.openFor, w.log)
-		}
+		k.breaker = newBreaker(name, cfg.failures, cfg.openFor, w.log)
 		w.kinds[name] = k
 	}
 	w.unknown = &kind{name: "(unknown)", conf: w.domain.Kind("(unknown)")}
