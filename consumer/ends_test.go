@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -46,9 +47,7 @@ func TestEachOutcomeEndsInOnePlaceWhateverTheCircumstance(t *testing.T) {
 		return out
 	}
 	with := func(base, change map[string]end) map[string]end {
-		for kind, e := range change {
-			base[kind] = e
-		}
+		maps.Copy(base, change)
 		return base
 	}
 	for name, tt := range map[string]struct {
