@@ -370,8 +370,8 @@ func (s *scheduler) end(j *job, now time.Time) {
 		s.deaf--
 	} else {
 		s.fair.End(now, j.run)
+		j.kind.takes.Observe(now.Sub(j.picked)) // a deaf run says nothing of the next
 	}
-	j.kind.takes.Observe(now.Sub(j.picked))
 	if j.verdict != group.Probe || j.part.gone {
 		s.unblock(j)
 	}
