@@ -47,9 +47,12 @@
 // # Lent, never banked, never owed
 //
 // A lane that had no work, or could not run it, resumes at the tag at which the
-// last start was made, so it can't claim what it did not use. Where no lane had
-// any work, those that come are level as to all that is past; what still runs
-// counts as before. Lanes that a reserve holds back while others start are moved
+// last start was made, so it can't claim what it did not use; but not below what
+// each of those that may start has used until then, so that a lane that had the
+// slots for itself doesn't pay for that. Where no lane had any work, those that
+// come are level as to all that is past. In both cases what still runs counts as
+// before. What a lane gets by rule 1 beyond its share is charged in full: until
+// the others have caught up, rules 1 and 2 alone start it. Lanes that a reserve holds back while others start are moved
 // along with those, all by the same amount: they can't claim what they
 // were kept from, and go on sharing among themselves what the reserve leaves.
 //

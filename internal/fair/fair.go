@@ -202,7 +202,7 @@ func (s *Scheduler) Pick(now time.Time, head func(lane int) (since time.Time, ok
 		return Choice{}, false
 	case aged.stands == active && aged.tag(at) <= all.tag(at):
 		i := s.aged.least(at)
-		s.accounts.choose(agedLanes, 2, at)
+		s.accounts.choose(agedLanes, 0, at)
 		s.aged.choose(i, forbidden, at)
 		return Choice{i, Aged}, true
 	}
@@ -210,7 +210,7 @@ func (s *Scheduler) Pick(now time.Time, head func(lane int) (since time.Time, ok
 	if !s.strict {
 		i = s.all.least(at)
 	}
-	s.accounts.choose(allLanes, 2, at)
+	s.accounts.choose(allLanes, 0, at)
 	s.all.choose(i, forbidden, at)
 	return Choice{i, Share}, true
 }

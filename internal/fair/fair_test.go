@@ -267,6 +267,77 @@ func TestBound(t *testing.T) {
 	require.Equal(t, 1400*ms, fair.Bound(c, 3, 0, 100*ms), "one slot is left whatever is reserved")
 }
 
+// A light lane that had all slots for itself, with runs that took far longer than
+// was expected, must not pay for that when others come: it only pays for what
+// still runs then.
+func TestWhatWasLentIsNotOwedHoweverLongItTook(t *testing.T) {
+	t.Parallel()
+	for _, slots := range []int{2, 16, 100} {
+		c := fair.Config{Slots: slots, Lanes: []fair.Lane{lane(8), lane(1)}}
+		const come = 280 * time.Second
+		var p *pool
+		p = newPool(newOurs, c, []source{
+			{backlog: func(at time.Duration) bool { return at > come }, takes: fixed(100 * time.Millisecond)},
+			{backlog: busy, expect: fixedEstimate(10 * time.Millisecond), takes: func() time.Duration {
+				if p.now < come {
+					return 300 * time.Second
+				}
+				return 100 * time.Millisecond
+			}},
+		})
+		// It holds all slots for 20 s more, of which it should have had a ninth.
+		p.runUntil(300*time.Second+3*time.Minute, time.Second)
+		p.measure()
+		p.runUntil(p.now+5*time.Minute, time.Second)
+		require.InDelta(t, 1./9, p.shares()[1], within, "%d slots", slots)
+	}
+}
+
+// Once a lane was charged far too much, and another holds slots with long runs,
+// a third one that comes must not start behind both.
+func TestALaneThatComesIsNotBehindWhatNobodyOwes(t *testing.T) {
+	t.Parallel()
+	var p *pool
+	tens := fixed(100 * time.Millisecond)
+	p = newPool(newOurs, fair.Config{Slots: 16, Lanes: []fair.Lane{lane(1), lane(1), lane(1)}}, []source{
+		{backlog: busy, takes: tens, expect: func(d time.Duration) time.Duration {
+			if p.now < 10*time.Second {
+				return 300 * time.Second
+			}
+			return d
+		}},
+		{backlog: func(at time.Duration) bool { return at > 20*time.Second }, expect: fixedEstimate(100 * time.Millisecond), takes: func() time.Duration {
+			if p.now < 21*time.Second {
+				return 1000 * time.Second
+			}
+			return 100 * time.Millisecond
+		}},
+		{backlog: func(at time.Duration) bool { return at > 5*time.Minute }, takes: tens},
+	})
+	p.runUntil(5*time.Minute+time.Second, time.Second)
+	p.measure()
+	p.runUntil(p.now+time.Minute, time.Second)
+	s := p.shares()
+	require.InDelta(t, s[0], s[2], within, "the two that share what is left: %v", s)
+}
+
+// While a reserve holds back all lanes that are aged, what belongs to them is
+// lent, and not theirs to claim later.
+func TestTheAgingPartIsNotBankedWhileAReserveHoldsTheAgedBack(t *testing.T) {
+	t.Parallel()
+	c := fair.Config{Slots: 16, Aging: 0.1, Lanes: []fair.Lane{{Weight: 8, MaxWait: never, MaxGap: never, Reserve: 15}, old(1)}}
+	tens := source{backlog: busy, takes: fixed(100 * time.Millisecond)}
+	p := newPool(newOurs, c, []source{tens, {backlog: busy, takes: fixed(200 * time.Second)}})
+	p.runUntil(time.Hour, time.Second)
+	c.Lanes = []fair.Lane{lane(8), old(1)}
+	p.set(c)
+	p.sources[1] = tens
+	p.runUntil(p.now+200*time.Second, time.Second) // its last long run
+	p.measure()
+	p.runUntil(p.now+time.Minute, time.Second)
+	require.InDelta(t, 0.1+0.9/9, p.shares()[1], within)
+}
+
 // The bound is no number that nothing comes near to.
 func TestTheBoundIsNear(t *testing.T) {
 	t.Parallel()

@@ -85,22 +85,29 @@ func (l *level) weigh(i int, weight float64, at int64) {
 }
 
 // resume returns the tag at which a flow comes back: the one at which the last
-// start was made, but not more than all have that took part then, since what
-// they were charged may have been too much. Where none did, all are level but
-// for what still runs.
+// start was made, within what those have that may start. It is at most the least
+// of their tags, since what a start was charged with may have been too much; and
+// at least the least that one of them has used, since what was lent is not owed,
+// also where runs took longer than was expected of them. Where none has work, all
+// are level but for what still runs.
 func (l *level) resume(at int64) float64 {
-	highest, past := math.Inf(-1), math.Inf(-1)
+	most := math.Inf(-1)
+	var tag, used [active + 1]float64
+	for s := range tag {
+		tag[s], used[s] = math.Inf(1), math.Inf(1)
+	}
 	for i := range l.flows {
 		f := &l.flows[i]
-		past = max(past, float64(f.past(at))*f.inverse)
-		if f.stands != idle {
-			highest = max(highest, f.tag(at))
+		past := float64(f.past(at)) * f.inverse
+		most = max(most, past)
+		tag[f.stands], used[f.stands] = min(tag[f.stands], f.tag(at)), min(used[f.stands], past)
+	}
+	for _, s := range []standing{active, blocked} {
+		if !math.IsInf(tag[s], 1) {
+			return max(used[s], min(l.reached, tag[s]))
 		}
 	}
-	if math.IsInf(highest, -1) {
-		return past
-	}
-	return min(l.reached, highest)
+	return most
 }
 
 // come notes how a flow stands in the decision that is made now.

@@ -1,6 +1,7 @@
 package fair_test
 
 import (
+	"math"
 	"time"
 
 	"github.com/axtasks/ax/internal/fair"
@@ -43,7 +44,7 @@ type model struct {
 
 type modelLane struct {
 	ended [2]float64 // by account; also what it was moved by
-	stood [2]bool    // it took part in the last decision
+	stood [2]int     // in the last decision: 0 not at all, 1 held back, 2 able to start
 	held  int
 }
 
@@ -165,33 +166,36 @@ func (m *model) inTurn(may []bool) (fair.Choice, bool) {
 
 // admit moves up who comes back.
 func (m *model) admit(account int, may, held []bool, now time.Time) {
-	took := false
-	highest, past := 0.0, 0.0
+	// By how a lane stood: not at all, held back, or able to start.
+	inf := math.Inf(1)
+	least, used, most := [3]float64{inf, inf, inf}, [3]float64{inf, inf, inf}, math.Inf(-1)
 	for i, l := range m.lanes {
-		tag := m.tag(i, account, now)
-		used := l.ended[account]
+		past := l.ended[account]
 		for _, r := range m.runs {
 			if r.lane == i && r.account == account {
-				used += now.Sub(r.began).Seconds()
+				past += now.Sub(r.began).Seconds()
 			}
 		}
-		past = max(past, used/float64(m.Lanes[i].Weight))
-		if l.stood[account] {
-			took, highest = true, max(highest, tag)
-		}
+		past /= float64(m.Lanes[i].Weight)
+		s := l.stood[account]
+		most, least[s], used[s] = max(most, past), min(least[s], m.tag(i, account, now)), min(used[s], past)
 	}
-	resume := min(m.reached[account], highest)
-	if !took {
-		resume = past
+	resume := most
+	for _, s := range []int{1, 2} { // who can start decides, where there is one
+		if least[s] < inf {
+			resume = max(used[s], min(m.reached[account], least[s]))
+		}
 	}
 	some := false
 	for i, l := range m.lanes {
-		stands := may[i] || held[i] && account == 0
-		if m.wrong == forgetsHeldBack {
-			stands = may[i]
+		stands := 0
+		if may[i] {
+			stands = 2
+		} else if held[i] && account == 0 && m.wrong != forgetsHeldBack {
+			stands = 1
 		}
-		some = some || stands
-		if tag := m.tag(i, account, now); stands && !l.stood[account] && tag < resume && m.wrong != banksCredit {
+		some = some || stands > 0
+		if tag := m.tag(i, account, now); stands > 0 && l.stood[account] == 0 && tag < resume && m.wrong != banksCredit {
 			l.ended[account] += (resume - tag) * float64(m.Lanes[i].Weight)
 		}
 		l.stood[account] = stands
