@@ -327,12 +327,12 @@ func TestTheAgingPartIsNotBankedWhileAReserveHoldsTheAgedBack(t *testing.T) {
 	t.Parallel()
 	c := fair.Config{Slots: 16, Aging: 0.1, Lanes: []fair.Lane{{Weight: 8, MaxWait: never, MaxGap: never, Reserve: 15}, old(1)}}
 	tens := source{backlog: busy, takes: fixed(100 * time.Millisecond)}
-	p := newPool(newOurs, c, []source{tens, {backlog: busy, takes: fixed(200 * time.Second)}})
+	p := newPool(newOurs, c, []source{tens, {backlog: busy, takes: fixed(10 * time.Second)}})
 	p.runUntil(time.Hour, time.Second)
 	c.Lanes = []fair.Lane{lane(8), old(1)}
 	p.set(c)
 	p.sources[1] = tens
-	p.runUntil(p.now+200*time.Second, time.Second) // its last long run
+	p.runUntil(p.now+12*time.Second, time.Second) // its last long run
 	p.measure()
 	p.runUntil(p.now+time.Minute, time.Second)
 	require.InDelta(t, 0.1+0.9/9, p.shares()[1], within)
