@@ -51,7 +51,9 @@ type Death struct {
 // DeadRecord returns the record that enters the dead topic in place of r,
 // without a topic. Value and headers are r's own, so that what died can be
 // read and driven again even where it is no task. The key names the death, not
-// the task: two deaths of one task must both stay in the compacted topic.
+// the task: two deaths of one task must both stay in the compacted topic, where
+// a record without a value would delete the death that it tells of. So an
+// absent value becomes an empty one.
 func DeadRecord(r *kgo.Record, d Death) *kgo.Record {
 	src := Source{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Epoch: r.LeaderEpoch}
 	hs := make([]kgo.RecordHeader, 0, len(r.Headers)+6)
@@ -77,5 +79,9 @@ func DeadRecord(r *kgo.Record, d Death) *kgo.Record {
 	if len(r.Key) > 0 {
 		hs = append(hs, kgo.RecordHeader{Key: HeaderDeadKey, Value: r.Key})
 	}
-	return &kgo.Record{Key: []byte(PositionID(src, d.TopicID)), Value: r.Value, Headers: hs}
+	value := r.Value
+	if value == nil {
+		value = []byte{}
+	}
+	return &kgo.Record{Key: []byte(PositionID(src, d.TopicID)), Value: value, Headers: hs}
 }

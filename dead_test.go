@@ -93,7 +93,18 @@ func TestDeadRecordStaysTheSameSizeOverAHundredDeaths(t *testing.T) {
 func TestDeadRecordTakesAnyRecord(t *testing.T) {
 	t.Parallel()
 	dead := ax.DeadRecord(&kgo.Record{}, ax.Death{Error: "bad \xff text"})
-	require.Nil(t, dead.Value)
+	require.Empty(t, dead.Value)
 	require.Equal(t, []string{"bad \uFFFD text"}, header(dead, ax.HeaderDeadError))
 	require.Empty(t, header(dead, ax.HeaderDeadAttempt))
+}
+
+// In a compacted topic a record without a value deletes those of its key: a
+// task without a payload would be lost where it died.
+func TestTheDeathOfATaskWithoutPayloadIsNoTombstone(t *testing.T) {
+	t.Parallel()
+	for _, payload := range [][]byte{nil, {}} {
+		dead := ax.DeadRecord(ax.Encode(&ax.Task{Kind: "k", Payload: payload}), ax.Death{Reason: ax.ReasonFailed})
+		require.NotNil(t, dead.Value)
+		require.Empty(t, dead.Value)
+	}
 }
