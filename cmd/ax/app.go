@@ -50,7 +50,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.Command {
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object as the last line"},
 			&cli.BoolFlag{Name: "version", Usage: "print the version", Local: true},
 		},
-		Commands: []*cli.Command{demoCommand(), topicsCommand(), submitCommand(), moverCommand(), tiersCommand(), trimCommand(), configCommand(), versionCommand(), benchCommand(), simCommand()},
+		Commands: []*cli.Command{demoCommand(), topicsCommand(), submitCommand(), moverCommand(), tiersCommand(), trimCommand(), deadCommand(), configCommand(), versionCommand(), benchCommand(), simCommand()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Bool("version") {
 				return printVersion(ctx, cmd)

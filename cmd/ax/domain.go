@@ -66,6 +66,7 @@ func loadReachable(cmd *cli.Command) (ax.Domain, error) {
 // admin is a connection for questions about topics.
 type admin struct {
 	*kadm.Client
+	kafka *kgo.Client
 	watch *kafka.Watch
 }
 
@@ -84,7 +85,7 @@ func connect(ctx context.Context, d ax.Domain, role string, log *slog.Logger) (*
 		cl.Close()
 		return nil, fmt.Errorf("ax: domain %s: %w", d.Name, err)
 	}
-	return &admin{Client: kadm.NewClient(cl), watch: watch}, nil
+	return &admin{Client: kadm.NewClient(cl), kafka: cl, watch: watch}, nil
 }
 
 // explain makes err say what is wrong with the connection, if that is it.

@@ -44,3 +44,37 @@ func (f *Filter) Match(e *Entry) bool {
 	}
 	return true
 }
+
+// Missing is the ids of a filter that nothing has had so far.
+type Missing struct {
+	ids  []string
+	left map[string]bool
+}
+
+// Missing returns the ids of f, each of which waits to be found.
+func (f *Filter) Missing() *Missing {
+	m := &Missing{left: map[string]bool{}}
+	for _, id := range f.IDs {
+		if !m.left[id] {
+			m.left[id] = true
+			m.ids = append(m.ids, id)
+		}
+	}
+	return m
+}
+
+// Found takes away what e has.
+func (m *Missing) Found(e *Entry) {
+	delete(m.left, e.Death)
+	delete(m.left, e.ID)
+}
+
+// IDs returns what nothing has had, in the filter's order.
+func (m *Missing) IDs() (ids []string) {
+	for _, id := range m.ids {
+		if m.left[id] {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

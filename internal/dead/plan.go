@@ -49,17 +49,13 @@ func (s *Scan) Plan(ctx context.Context, f *Filter, samples int, judge func(*Ent
 		reason ax.Reason
 	}
 	groups := map[key]int{}
-	absent := map[string]bool{}
-	for _, id := range f.IDs {
-		absent[id] = true
-	}
+	missing := f.Missing()
 	err := s.Each(ctx, func(e *Entry) error {
 		if !f.Match(e) {
 			return nil
 		}
 		p.Deaths++
-		delete(absent, e.Death)
-		delete(absent, e.ID)
+		missing.Found(e)
 		k := key{e.Kind, e.Reason}
 		if _, known := groups[k]; !known && len(groups) >= maxGroups {
 			k = key{kind: others}
@@ -85,11 +81,6 @@ func (s *Scan) Plan(ctx context.Context, f *Filter, samples int, judge func(*Ent
 	slices.SortFunc(p.Groups, func(a, b Group) int {
 		return cmp.Or(cmp.Compare(b.Deaths, a.Deaths), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Reason, b.Reason))
 	})
-	for _, id := range f.IDs {
-		if absent[id] {
-			p.Absent = append(p.Absent, id)
-			delete(absent, id)
-		}
-	}
+	p.Absent = missing.IDs()
 	return p, nil
 }
