@@ -89,8 +89,7 @@ func (f *fetcher) read(ctx context.Context, s span, fn func(*kgo.Record) error) 
 
 // again reports whether to ask once more.
 func again(err error) bool {
-	var coded *kerr.Error
-	if errors.As(err, &coded) {
+	if coded, ok := errors.AsType[*kerr.Error](err); ok {
 		return coded.Retriable || errors.Is(err, kerr.OffsetOutOfRange) || errors.Is(err, kerr.UnknownServerError)
 	}
 	var bad *brokenError
