@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +56,8 @@ func cemetery(t *testing.T) (c *fakekafka.Cluster, names []string, dead func(arg
 	}
 }
 
-// held returns the ids and payloads that a topic holds.
+// held returns the ids and payloads that a topic holds, sorted: one without a
+// key may be in any partition.
 func held(t *testing.T, c *fakekafka.Cluster, topic string) []string {
 	t.Helper()
 	all := []string{}
@@ -64,6 +66,7 @@ func held(t *testing.T, c *fakekafka.Cluster, topic string) []string {
 		require.NoError(t, err)
 		all = append(all, task.ID+" "+string(task.Payload))
 	}
+	slices.Sort(all)
 	return all
 }
 
@@ -179,7 +182,7 @@ func TestDeadRedriveDrivesAndCountsWhatItLeaves(t *testing.T) {
 	require.Equal(t, 0, got.code, got.err)
 	require.Equal(t, "2 deaths redriven\n1 death left alone: expired\n1 death left alone: malformed\n", got.out)
 	require.Empty(t, got.err, "no progress where there is no terminal")
-	require.Equal(t, []string{`a {"n": 9007199254740993}`, "a "}, held(t, c, "orders.lane.high"))
+	require.Equal(t, []string{"a ", `a {"n": 9007199254740993}`}, held(t, c, "orders.lane.high"))
 	require.Contains(t, dead("list").out, "\n2 deaths in")
 
 	o := dead("redrive", "b", "--ignore-expiry", "--rate", "0", "--yes", "--json").object(t)
@@ -211,7 +214,7 @@ func TestDeadRedriveReplacesThePayloadOfOneDeath(t *testing.T) {
 	flags := []string{"--spec", file(t, orders), "--kafka", c.Addrs()[0]}
 	got = callWith(t, "", append([]string{"dead", "redrive", names[0], "--payload", "-", "--yes"}, flags...)...)
 	require.Equal(t, 0, got.code, got.err)
-	require.Equal(t, []string{"a fixed", "a "}, held(t, c, "orders.lane.high"), "an empty payload is one")
+	require.Equal(t, []string{"a ", "a fixed"}, held(t, c, "orders.lane.high"), "an empty payload is one")
 	require.Equal(t, "0 deaths redriven\n1 death left alone: malformed\n", dead("redrive", "none", "--payload", fixed, "--yes").out)
 }
 
