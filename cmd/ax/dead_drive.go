@@ -287,7 +287,7 @@ func (a act) act(ctx context.Context, cmd *cli.Command, g *graveyard, w *dead.Wr
 		printf(cmd, "%s left alone: %s\n", deaths(n), why)
 	}
 	if remaining > 0 {
-		printf(cmd, "%s remain: the same command goes on with them\n", deaths(remaining))
+		printf(cmd, "%s to go: the same command goes on with them\n", deaths(remaining))
 	}
 	return err
 }

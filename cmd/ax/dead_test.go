@@ -235,7 +235,7 @@ func TestDeadSaysWhatWasDoneBeforeAWriteFailed(t *testing.T) {
 	h := c.Kfake().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "orders.lane.high", Err: kerr.TopicAuthorizationFailed, Count: -1})
 	got := dead("redrive", "a", "--yes")
 	require.Equal(t, 1, got.code)
-	require.Equal(t, "0 deaths redriven\n2 deaths remain: the same command goes on with them\n", got.out)
+	require.Equal(t, "0 deaths redriven\n2 deaths to go: the same command goes on with them\n", got.out)
 	require.Contains(t, got.err, "ax: redrive domain orders: death "+names[0]+": submit task a to orders.lane.high: ")
 	o := dead("redrive", "a", "--yes", "--json").object(t)
 	require.EqualValues(t, 2, o["remaining"])
@@ -255,7 +255,7 @@ func TestASignalStopsARedriveAfterTheOneAtHand(t *testing.T) {
 	})
 	var out, errs bytes.Buffer
 	require.Equal(t, 1, run(ctx, append([]string{"ax", "dead", "redrive", "a", "--yes"}, flags...), nil, &out, &errs))
-	require.Equal(t, "1 death redriven\n1 death remain: the same command goes on with them\n", out.String())
+	require.Equal(t, "1 death redriven\n1 death to go: the same command goes on with them\n", out.String())
 	require.Contains(t, errs.String(), "ax: redrive domain orders: stopped: 1 redriven, 1 left; the same command goes on with them")
 }
 
