@@ -138,11 +138,9 @@ func peak(t *testing.T, cmd *exec.Cmd) (last map[string]any, most int64, took ti
 		}
 	}
 	took = time.Since(began)
-	whole := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss * 1024
-	if most == 0 {
-		most = whole
+	if most == 0 { // no Linux
+		most = cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss * 1024
 	}
-	require.LessOrEqual(t, most, whole)
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &last))
 	return last, most, took
