@@ -87,7 +87,7 @@ func TestARedriveMakesAFreshTaskUnderItsOldId(t *testing.T) {
 	other.Partition = 2
 	b.put(other)
 	b.put(b.death(2, ax.Task{ID: "gone", Kind: "job", Lane: "closed"}))
-	bare := b.death(3, ax.Task{Kind: "report", Lane: "low"})
+	bare := b.death(3, ax.Task{Kind: "job", Lane: "low"}) // whose own lane is high
 	for i, h := range bare.Headers {
 		if h.Key == ax.HeaderLane {
 			bare.Headers = append(bare.Headers[:i:i], bare.Headers[i+1:]...)
