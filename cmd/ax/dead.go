@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -31,11 +32,19 @@ Example:
 	}
 }
 
+// reasons are those that a filter may name.
+func reasons() []string {
+	return []string{
+		string(ax.ReasonFailed), string(ax.ReasonPermanent), string(ax.ReasonTimeout), string(ax.ReasonPanic), string(ax.ReasonInterrupted),
+		string(ax.ReasonCrashed), string(ax.ReasonDeaf), string(ax.ReasonMalformed), string(ax.ReasonTooLarge),
+	}
+}
+
 // filterFlags are those that choose deaths.
 func filterFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "kind", Usage: "only tasks of this `KIND`"},
-		&cli.StringFlag{Name: "reason", Usage: "only deaths for this `REASON`: failed, permanent, timeout, panic, interrupted, crashed, deaf, malformed or too-large"},
+		&cli.StringFlag{Name: "reason", Usage: "only deaths for this `REASON`: " + strings.Join(reasons(), ", ")},
 		&cli.StringFlag{Name: "since", Usage: "only who died from this `INSTANT` on, RFC 3339, or this time ago, such as 2h"},
 		&cli.StringFlag{Name: "until", Usage: "only who died before this `INSTANT`, RFC 3339, or this time ago"},
 		&cli.StringFlag{Name: "error", Usage: "only where the last error holds this `TEXT`"},
@@ -45,6 +54,16 @@ func filterFlags() []cli.Flag {
 
 // filterOf returns what flags and arguments choose.
 func filterOf(cmd *cli.Command, now time.Time) (*dead.Filter, error) {
+	// An empty one is a variable that nobody has set: taken as no filter, it
+	// would choose more than was meant.
+	for _, name := range []string{"kind", "reason", "since", "until", "error", "contains"} {
+		if cmd.IsSet(name) && cmd.String(name) == "" {
+			return nil, usage("%s: --%s is empty", cmd.FullName(), name)
+		}
+	}
+	if reason := cmd.String("reason"); reason != "" && !slices.Contains(reasons(), reason) {
+		return nil, usage("%s: --reason %q: want one of %s", cmd.FullName(), reason, strings.Join(reasons(), ", "))
+	}
 	f := &dead.Filter{
 		IDs: cmd.Args().Slice(), Kind: cmd.String("kind"), Reason: ax.Reason(cmd.String("reason")),
 		Error: cmd.String("error"), Payload: cmd.String("contains"),

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
@@ -102,22 +101,11 @@ func runDeadPurge(ctx context.Context, cmd *cli.Command) error {
 }
 
 // replacement returns the payload of --payload, which is never nil.
-func replacement(cmd *cli.Command, d ax.Domain) (_ []byte, err error) {
+func replacement(cmd *cli.Command, d ax.Domain) ([]byte, error) {
 	file, most := cmd.String("payload"), d.WithDefaults().MaxPayload
-	var from io.Reader
-	if file == "-" {
-		from, file = cmd.Root().Reader, "stdin"
-	} else {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, usage("%s: --payload: %w", cmd.FullName(), err)
-		}
-		defer func() { _ = f.Close() }()
-		from = f
-	}
-	body, err := io.ReadAll(io.LimitReader(from, int64(most)+1))
+	body, err := readPayload(cmd, file, most)
 	if err != nil {
-		return nil, fmt.Errorf("%s: read the payload from %s: %w", cmd.FullName(), file, err)
+		return nil, err
 	}
 	if len(body) > most {
 		return nil, usage("%s: --payload %s: more than %d bytes, which is the domain's max_payload", cmd.FullName(), file, most)

@@ -268,6 +268,8 @@ func TestDeadUsageErrors(t *testing.T) {
 		{"purge --all --kind k", "--all and a choice: want one of them"},
 		{"redrive --all --rate -1", "--rate -1: want 0 or more"},
 		{"redrive --all --since yesterday", `--since "yesterday": want RFC 3339`},
+		{"list --reason faild", `--reason "faild": want one of failed, permanent, timeout`},
+		{"purge --reason failed --kind= --yes", "--kind is empty"},
 		{"show", "want the ID of a death or a task"},
 		{"list x", `unexpected argument "x"`},
 	} {

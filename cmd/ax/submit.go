@@ -131,9 +131,8 @@ func expiry(text string, now, due time.Time) (time.Time, error) {
 	return time.Parse(time.RFC3339, text)
 }
 
-// payload returns the task's bytes. It reads one byte more than a task may
-// have, so that the refusal can say so.
-func payload(cmd *cli.Command, most int) (_ []byte, err error) {
+// payload returns the task's bytes.
+func payload(cmd *cli.Command, most int) ([]byte, error) {
 	file := cmd.String("file")
 	if cmd.Args().Len() == 2 {
 		if file != "" {
@@ -143,13 +142,19 @@ func payload(cmd *cli.Command, most int) (_ []byte, err error) {
 			return []byte(file), nil
 		}
 	}
-	var from io.Reader
-	switch file {
-	case "":
+	if file == "" {
 		return nil, nil
-	case "-":
+	}
+	return readPayload(cmd, file, most)
+}
+
+// readPayload reads a payload from a file, or from stdin for -. It reads one
+// byte more than a task may have, so that the refusal can say so.
+func readPayload(cmd *cli.Command, file string, most int) ([]byte, error) {
+	var from io.Reader
+	if file == "-" {
 		from, file = cmd.Root().Reader, "stdin"
-	default:
+	} else {
 		f, err := os.Open(file)
 		if err != nil {
 			return nil, usage("%s: payload: %w", cmd.FullName(), err)
