@@ -38,7 +38,7 @@ test: ## everything: setup, lint, all tests, on a real Kafka too
 
 .PHONY: unit
 unit: ## the tests that need nothing but Go, the examples among them
-	$(GO) test -race -tags $(TAGS) ./...
+	$(GO) test -race -tags $(TAGS) -timeout 20m ./... # a busy machine takes twice the five minutes of package consumer
 
 .PHONY: examples
 examples: ## the tests of the example programs
